@@ -1,0 +1,363 @@
+"""A planned program as plain data, ready for the templates: types, tables, node functions, entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface, StateField
+from teeny_embed.emit_c.literals import C_TYPES, literal
+from teeny_embed.emit_c.names import Names, identifier, layer_name
+from teeny_embed.emit_c.nest import Segment, segments
+from teeny_embed.emit_c.scalar_printer import function_definition
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.node import UniformDraw, Variable
+from teeny_embed.graph.scalar import ScalarFunction
+from teeny_embed.graph.step import Buffer, Step
+from teeny_embed.kernels.choose import Choice
+from teeny_embed.planner.plan import EntryPlan, Plan
+
+HEADER_BYTES = 16  # signature, steps, two reserved words
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a node function, and what an entry point passes for it."""
+
+    name: str
+    declaration: str
+    argument: str
+    role: str
+    """in, out or in,out"""
+    type: str
+    place: str
+    """Where it lies: "arena 0..63", "state conv0_weight", "caller", "flash"."""
+
+
+@dataclass(frozen=True)
+class NodeFunction:
+    """One step as a C function."""
+
+    name: str
+    title: str
+    layers: tuple[str, ...]
+    where: str
+    parameters: tuple[Parameter, ...]
+    segments: tuple[Segment, ...]
+    kernel: str
+    macs: int
+    uses: tuple[str, ...]
+    """ "train_step node 3" for every call."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An entry point's call of a node function, and the check that follows it."""
+
+    function: str
+    arguments: tuple[str, ...]
+    finite: str
+    """Expression that must be finite, or empty."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry point."""
+
+    name: str
+    parameters: tuple[str, ...]
+    pointers: tuple[str, ...]
+    """Names of pointer arguments, which must not be NULL."""
+    rates: tuple[str, ...]
+    ranges: tuple[tuple[str, int, int], ...]
+    """(argument, count, bound); count 0 for a value."""
+    calls: tuple[Call, ...]
+    counts_steps: bool
+    macs: int
+    interface: EntryPoint
+
+
+@dataclass(frozen=True)
+class ArenaMember:
+    name: str
+    offset: int
+    type: str
+    count: int
+    size_bytes: int
+    lifetimes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StateMember:
+    """A variable in the state, and how reset sets it: from `table`, by `fill`, or by `draw`."""
+
+    name: str
+    field: StateField
+    type: str
+    count: int
+    fill: str
+    table: str
+    draw: UniformDraw | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A constant array in flash."""
+
+    name: str
+    comment: str
+    type: str
+    values: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """Everything the templates print."""
+
+    name: str
+    interface: Interface
+    arena: tuple[ArenaMember, ...]
+    state: tuple[StateMember, ...]
+    tables: tuple[Table, ...]
+    functions: tuple[str, ...]
+    """Named scalar functions as C, callees first."""
+    nodes: tuple[NodeFunction, ...]
+    entries: tuple[Entry, ...]
+    constant_bytes: int
+
+
+def build_module(name: str, plan: Plan, choose: Callable[[Step], Choice]) -> Module:
+    """The module of a plan. `name` becomes the prefix of every external symbol."""
+    return _Builder(name, plan, choose).module()
+
+
+class _Builder:
+    def __init__(self, name: str, plan: Plan, choose: Callable[[Step], Choice]) -> None:
+        self.name, self.plan, self.choose = name, plan, choose
+        self.tables: list[Table] = []
+        self.table_of: dict[bytes, str] = {}
+        self.table_names = Names()
+        self.member_names: dict[tuple[int, str, int, str], str] = {}
+        self.members: dict[str, ArenaMember] = {}
+        self.arena_names = Names(("bytes",))
+        self.nodes: dict[Any, NodeFunction] = {}
+        self.node_names = Names(("init", "reset", *(e.schedule.name for e in plan.entries)))
+        self.state = self._state()
+        self.state_of = {m.field.name: m.name for m in self.state}
+
+    def module(self) -> Module:
+        entries = tuple(self._entry(e) for e in self.plan.entries)
+        steps = [step for e in self.plan.entries for step in e.schedule.steps]
+        fields = tuple(m.field for m in self.state)
+        state_bytes = _round_up(_end(fields), 16) if fields else 0
+        sources = (f"{self.name}.c", f"{self.name}_params.c") if self.tables else (f"{self.name}.c",)
+        arena_bytes = max(4, self.plan.arena_bytes)
+        interface = Interface(
+            self.name, tuple(e.interface for e in entries), fields, state_bytes, arena_bytes, sources
+        )
+        return Module(
+            self.name, interface, tuple(self.members.values()), self.state, tuple(self.tables),
+            tuple(function_definition(self.name, f) for f in self._scalar_functions(steps)),
+            tuple(self.nodes.values()), entries, sum(t.size_bytes for t in self.tables),
+        )  # fmt: skip
+
+    # ---- State and tables
+
+    def _variables(self) -> list[Variable]:
+        """Variables that some entry point assigns; parameters first, in order of first use."""
+        assigned = {b.variable for e in self.plan.entries for b, _ in e.schedule.assigns}
+        found = dict.fromkeys(
+            b.variable for e in self.plan.entries for b in e.schedule.buffers() if b.variable is not None
+        )
+        kept = [v for v in found if v in assigned]
+        return sorted(kept, key=lambda v: v.kind != "parameter")
+
+    def _state(self) -> tuple[StateMember, ...]:
+        members, offset, names = [], HEADER_BYTES, Names(("signature", "steps", "reserved"))
+        for variable in self._variables():
+            item_bytes = variable.initial.dtype.itemsize
+            offset = _round_up(offset, item_bytes)
+            name = names.unique(variable.name)
+            field = StateField(variable.name, variable.type.dtype, variable.type.shape, offset)
+            offset += max(1, variable.type.count) * item_bytes
+            members.append(self._state_member(name, field, variable))
+        return tuple(members)
+
+    def _state_member(self, name: str, field: StateField, variable: Variable) -> StateMember:
+        initial = np.ascontiguousarray(variable.initial).reshape(-1)
+        uniform = bool(
+            np.all(initial.view(f"u{initial.itemsize}") == initial.view(f"u{initial.itemsize}")[0])
+        )
+        fill = literal(initial[0], field.dtype) if uniform else ""
+        table = "" if uniform else self._table(f"initial_{name}", variable.name, initial)
+        return StateMember(name, field, C_TYPES[field.dtype], initial.size, fill, table, variable.draw)
+
+    def _table(self, name: str, comment: str, values: np.ndarray[Any, Any]) -> str:
+        """The name of a flash table; equal contents are stored once."""
+        key = values.dtype.str.encode() + values.tobytes()
+        if key not in self.table_of:
+            symbol = f"{self.name}_{self.table_names.unique(name)}"
+            dtype = values.dtype.name
+            texts = tuple(literal(v, dtype).strip("()") for v in values.reshape(-1))
+            self.tables.append(Table(symbol, comment, C_TYPES[dtype], texts, values.nbytes))
+            self.table_of[key] = symbol
+        return self.table_of[key]
+
+    # ---- Entry points
+
+    def _entry(self, entry: EntryPlan) -> Entry:
+        schedule = entry.schedule
+        arguments = [Argument(identifier(b.name), b.type.dtype, b.type.shape, "in") for b in schedule.inputs]
+        arguments += [
+            Argument(identifier(b.name), b.type.dtype, b.type.shape, "out") for b in schedule.outputs
+        ]
+        calls = tuple(self._call(entry, i, step) for i, step in enumerate(schedule.steps))
+        return Entry(
+            name=schedule.name,
+            parameters=tuple(self._declaration(a) for a in arguments),
+            pointers=tuple(a.name for a in arguments if not a.by_value),
+            rates=tuple(identifier(c.buffer.name) for c in schedule.checks if c.kind == "rate"),
+            ranges=tuple(
+                (identifier(c.buffer.name), 0 if c.buffer.type.shape == () else c.buffer.type.count, c.bound)
+                for c in schedule.checks
+                if c.kind == "range"
+            ),
+            calls=calls,
+            counts_steps=bool(schedule.assigns),
+            macs=sum(step.macs for step in schedule.steps),
+            interface=EntryPoint(schedule.name, tuple(arguments), tuple(c.function for c in calls)),
+        )
+
+    def _declaration(self, a: Argument) -> str:
+        c_type = C_TYPES[a.dtype]
+        if a.by_value:
+            return f"{c_type} {a.name}"
+        if a.shape == ():
+            return f"{c_type} *{a.name}"
+        const = "const " if a.direction == "in" else ""
+        return f"{const}{c_type} {a.name}[{self.name.upper()}_{a.name.upper()}_COUNT]"
+
+    def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
+        parameters, pointers = self._parameters(entry, step)
+        choice = self.choose(step)
+        parts = tuple(segments(step, choice, self.name, pointers))
+        key = repr(([p.declaration for p in parameters], parts))
+        use = f"{entry.schedule.name} node {position}"
+        known = self.nodes.get(key)
+        name = known.name if known else f"{self.name}_{self.node_names.unique(_node_name(step))}"
+        uses = (*known.uses, use) if known else (use,)
+        layers = tuple(dict.fromkeys(layer_name(x.name).replace("_grad", "'") for x in step.sources))
+        where = next((x.where for x in step.sources if x.where), "")
+        self.nodes[key] = NodeFunction(
+            name, step.title, layers, where, parameters, parts, choice.kernel, step.macs, uses
+        )
+        return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
+
+    def _finite(self, entry: EntryPlan, step: Step) -> str:
+        for check in entry.schedule.checks:
+            if check.kind == "finite" and check.buffer in step.buffers_written():
+                return f"{self._place(entry, check.buffer)[0]}[0]"
+        return ""
+
+    def _parameters(self, entry: EntryPlan, step: Step) -> tuple[tuple[Parameter, ...], dict[Buffer, str]]:
+        """Arguments of the step's function, one per storage, and each buffer's name inside it."""
+        written = {entry.storage[b] for b in step.buffers_written()}
+        read = {entry.storage[b] for b in step.buffers_read()}
+        names, parameters = Names(), []
+        pointers: dict[Buffer, str] = {}
+        for buffer in dict.fromkeys([*step.buffers_read(), *step.buffers_written()]):
+            root = entry.storage[buffer]
+            known = next((pointers[b] for b in pointers if entry.storage[b] is root), None)
+            if known is not None:
+                pointers[buffer] = known
+                continue
+            pointers[buffer] = name = names.unique(_short_name(buffer))
+            role = ("in,out" if root in read else "out") if root in written else "in"
+            parameters.append(self._parameter(entry, buffer, root, name, role))
+        return tuple(parameters), pointers
+
+    def _parameter(self, entry: EntryPlan, buffer: Buffer, root: Buffer, name: str, role: str) -> Parameter:
+        c_type = C_TYPES[root.type.dtype]
+        argument, place = self._place(entry, buffer)
+        by_value = root.kind == "input" and root.type.shape == ()
+        const = "const " if role == "in" else ""
+        declaration = f"{c_type} {name}" if by_value else f"{const}{c_type} *TE_RESTRICT {name}"
+        return Parameter(name, declaration, argument, role, str(buffer.type), place)
+
+    def _place(self, entry: EntryPlan, buffer: Buffer) -> tuple[str, str]:
+        """What an entry point passes for a buffer, and where that lies."""
+        root = entry.storage[buffer]
+        if root.kind in ("input", "output"):
+            return identifier(root.name), "caller"
+        if root.variable is not None and root.variable.name in self.state_of:
+            member = self.state_of[root.variable.name]
+            return f"ctx->state->{member}", f"state {member}"
+        value = root.value if root.variable is None else root.variable.value
+        if value is not None:
+            return self._table(
+                layer_name(root.name), root.name, np.ascontiguousarray(value).reshape(-1)
+            ), "flash"
+        member = self._member(entry, root)
+        first = entry.offsets[root]
+        return f"ctx->arena->{member}.at", f"arena {first}..{first + root.type.size_bytes - 1}"
+
+    def _member(self, entry: EntryPlan, root: Buffer) -> str:
+        """The member of the arena's union for a storage; equal ones are shared between entry points."""
+        short = identifier(_short_name(root))
+        key = (entry.offsets[root], root.type.dtype, root.type.count, short)
+        lifetime = next(b for b in entry.problem.buffers if b.name == entry.names[root])
+        text = f"{entry.schedule.name} {lifetime.lower}..{lifetime.upper - 1}"
+        name = self.member_names.setdefault(key, "") or self.arena_names.unique(short)
+        self.member_names[key] = name
+        known = self.members.get(name)
+        lifetimes = tuple(dict.fromkeys([*(known.lifetimes if known else ()), text]))
+        self.members[name] = ArenaMember(
+            name,
+            entry.offsets[root],
+            C_TYPES[root.type.dtype],
+            root.type.count,
+            root.type.size_bytes,
+            lifetimes,
+        )
+        return name
+
+    def _scalar_functions(self, steps: Sequence[Step]) -> list[ScalarFunction]:
+        roots = [o.value for step in steps for o in step.outputs] + [
+            f.update for step in steps for f in step.folds
+        ]
+        roots += [
+            i for step in steps for r in step.reads.values() for i in r.index if isinstance(i, s.Scalar)
+        ]
+        return s.functions_used(roots)
+
+
+def _node_name(step: Step) -> str:
+    """Layer and, unless it is the layer's own forward contraction, operator."""
+    source = next((x for x in step.sources if x.op.startswith("conv")), step.sources[0])
+    layer = layer_name(source.name).removesuffix("_grad")
+    operator = {"conv": "", "conv_input_grad": "input_grad", "conv_weight_grad": "weight_grad"}.get(
+        source.op, source.op
+    )
+    grad = "_grad" if ".grad" in source.name and not source.op.endswith("_grad") else ""
+    return f"{layer}{grad}_{operator}" if operator and operator != layer else layer + grad
+
+
+def _short_name(buffer: Buffer) -> str:
+    if buffer.kind == "activation":
+        return layer_name(buffer.name)
+    if buffer.kind == "variable":
+        return buffer.name.rpartition("/")[2].partition(".")[2] or buffer.name
+    return buffer.name
+
+
+def _end(fields: tuple[StateField, ...]) -> int:
+    last = fields[-1]
+    return last.offset_bytes + max(1, int(np.prod(last.shape))) * np.dtype(last.dtype).itemsize
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

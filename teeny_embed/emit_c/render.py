@@ -1,0 +1,181 @@
+"""Module to files. Templates are C with holes; what is left here is layout of text and identity hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from teeny_embed import resources
+from teeny_embed.emit_c.module import Module, NodeFunction
+
+if TYPE_CHECKING:
+    import jinja2
+
+VERSION = "0.1.0"
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a build is made of, for headers and manifest."""
+
+    graph_hash: str
+    weights_hash: str
+    target: str
+    description: str
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The template environment: undefined names are errors, blocks leave no blank lines."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resources.directory("templates")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(module: Module, identity: Identity) -> dict[str, str]:
+    """File name to text."""
+    facts = _facts(module, identity)
+    nodes = [tidy(_node(n)) for n in module.nodes]
+    files = {
+        f"{module.name}.h": _template("c/model.h.j2", m=module, facts=facts),
+        f"{module.name}.c": "",
+        "te_abi.h": (resources.directory("templates") / "c" / "te_abi.h").read_text(),
+    }
+    body = _template("c/model.c.j2", m=module, facts=facts, nodes=nodes, helpers=["@HELPERS@"])
+    helpers = "\n\n".join(_helpers(module.name, body))
+    files[f"{module.name}.c"] = tidy(body.replace("@HELPERS@", helpers))
+    if module.tables:
+        files[f"{module.name}_params.c"] = _template("c/params.c.j2", m=module, facts=facts)
+    return {name: text if name == "te_abi.h" else wrap(text) for name, text in files.items()}
+
+
+def _template(path: str, **variables: Any) -> str:
+    return environment().get_template(path).render(**variables)
+
+
+def _node(node: NodeFunction) -> str:
+    return _comment(node) + _template(f"kernels/{node.kernel}.c.j2", n=node)
+
+
+def _comment(node: NodeFunction) -> str:
+    head = f"{', '.join(node.uses)}: {node.title}"
+    lines = [
+        f"/* {head}",
+        f" *     layer  {', '.join(node.layers)}{f'  ({node.where})' if node.where else ''}",
+    ]
+    wide = max((len(p.name) for p in node.parameters), default=0)
+    for p in node.parameters:
+        lines.append(f" *     {p.role:<7}{p.name:<{wide}}  {p.type}  {p.place}")
+    lines.append(f" *     {node.macs:,} MAC")
+    return "\n".join([*lines, " */\n"])
+
+
+def _facts(module: Module, identity: Identity) -> dict[str, Any]:
+    interface = module.interface
+    memory = [
+        f"arena      {interface.arena_bytes:>9,} B  RAM    empty between calls",
+        f"state      {interface.state_bytes:>9,} B  RAM    survives between calls",
+        f"constants  {module.constant_bytes:>9,} B  flash",
+    ]
+    memory += [f"{e.name}: {e.macs:,} MAC" for e in module.entries]
+    arguments = {a.name: a for e in interface.entry_points for a in e.arguments if not a.by_value and a.shape}
+    return {
+        "version": VERSION,
+        "graph_hash": identity.graph_hash,
+        "weights_hash": identity.weights_hash,
+        "target": identity.target,
+        "description": identity.description,
+        "signature": f"0x{signature(module)}",
+        "memory": memory,
+        "counts": [
+            {"name": a.name, "count": a.count, "dtype": a.dtype, "shape": str(list(a.shape))}
+            for a in arguments.values()
+        ],
+        "arena": sorted(module.arena, key=lambda a: (a.offset, a.name)),
+        "entries": [
+            {"name": e.name, "parameters": e.parameters, "comment": _entry_comment(e)} for e in module.entries
+        ],
+    }
+
+
+def _entry_comment(entry: Any) -> str:
+    errors = ["TE_ERR_ARGUMENT", "TE_ERR_STATE"]
+    errors += ["TE_ERR_RANGE"] if entry.ranges else []
+    errors += (
+        ["TE_ERR_NONFINITE (outputs are written, the state is not)"]
+        if any(c.finite for c in entry.calls)
+        else []
+    )
+    return f"{entry.name}: {len(entry.calls)} nodes. {', '.join(errors)}."
+
+
+def signature(module: Module) -> str:
+    """Eight hex digits that name architecture and memory layout, not the weights."""
+    state = [(m.field.name, m.field.dtype, m.field.shape, m.field.offset_bytes) for m in module.state]
+    text = json.dumps([module.name, state], default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+# ---- Layout of text -------------------------------------------------------------------------------------
+
+
+def _helpers(name: str, body: str) -> list[str]:
+    """The helper functions that `body` calls, directly or through another."""
+    blocks = [b.strip().partition("\n") for b in _template("c/helpers.c.j2", m=name).split("----\n")]
+    texts = {head: text for head, _, text in blocks}
+    needed: list[str] = []
+    for head in reversed(texts):
+        users = body + "".join(texts[n] for n in needed)
+        if re.search(rf"\b{name}_{head}(_t)?\b", users):
+            needed.append(head)
+    return [texts[h] for h in reversed(needed)]
+
+
+def tidy(text: str) -> str:
+    """Indents by braces and drops empty lines inside functions, so that templates need not."""
+    depth, lines = 0, []
+    for raw in text.split("\n"):
+        line = raw.strip()
+        if line.startswith(("/*", "*", "#")) and depth == 0:
+            lines.append(raw)
+            continue
+        if not line and depth:
+            continue
+        depth -= line.startswith("}")
+        lines.append(("    " * depth + line) if line else "")
+        depth += line.count("{") - line.count("}") + line.startswith("}")
+    return "\n".join(lines)
+
+
+def wrap(text: str) -> str:
+    """Breaks lines of more than 100 columns at commas and operators."""
+    return re.sub(
+        r"\n{3,}", "\n\n", "\n".join(part for line in text.split("\n") for part in _wrap_line(line))
+    )
+
+
+def _wrap_line(line: str) -> Sequence[str]:
+    stripped = line.lstrip()
+    if len(line) <= WIDTH or stripped.startswith(("#", "*", "/*")):
+        return [line]
+    indent = " " * (len(line) - len(stripped))
+    cut = max(
+        line.rfind(mark, len(indent) + 8, WIDTH) + len(mark) - 1
+        for mark in (", ", " + ", " ? ", " : ", " || ", " && ", " = ", "; ")
+    )
+    if cut <= len(indent) + 8:
+        return [line]
+    return [line[:cut].rstrip(), *_wrap_line(indent + "    " + line[cut:].strip())]

@@ -1,0 +1,130 @@
+"""Graph to a simpler graph. These passes may change bits; each change is listed and goes into the manifest.
+
+What comes out is the reference graph: printed, hashed, evaluated by NumPy, compared with everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from teeny_embed.graph.node import CONSTANT, Graph, Node, make_node, on_behalf_of, rebuild, verify
+from teeny_embed.graph.op import REGISTRY
+from teeny_embed.graph.rewrite import expand_composites, replace_nodes, transform_nodes
+from teeny_embed.graph.tensor import constant
+
+_FOLD_LIMIT = 1 << 16  # elements of a constant worth folding
+
+
+def canonicalize(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """The reference graph, and one line for each change that may have changed bits."""
+    log: list[str] = []
+    graph = expand_composites(graph)
+    for visit in (fold_constants, drop_identities, _Common().visit):
+        graph = replace_nodes(graph, transform_nodes(graph.roots, visit))
+    return verify(graph), tuple(log)
+
+
+def fold_constants(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """An operator on small constants is a constant. Evaluated in the stated order, so no bit changes."""
+    from teeny_embed.graph.lower import evaluate_nodes
+
+    node = rebuild(node, inputs)
+    known = bool(inputs) and all(i.op is CONSTANT for i in inputs)
+    if not known or node.op.view is not None or max(i.type.count for i in (node, *inputs)) > _FOLD_LIMIT:
+        return node
+    with on_behalf_of(node):
+        return constant(evaluate_nodes((node,))[0]).node
+
+
+def is_constant(node: Node, value: float) -> bool:
+    """Whether `node` is this constant, in every element."""
+    return node.op is CONSTANT and bool(np.all(node.attributes["value"] == value))
+
+
+def drop_identities(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """x 1, x / 1, cast to the same dtype, reshape or expand to the same shape: x itself, in every bit."""
+    name = node.op.name
+    if name in ("cast", "reshape", "expand") and inputs[0].type == node.type:
+        return inputs[0]
+    if name in ("multiply", "divide") and is_constant(inputs[1], 1) and inputs[0].type == node.type:
+        return inputs[0]
+    if name == "multiply" and is_constant(inputs[0], 1) and inputs[1].type == node.type:
+        return inputs[1]
+    if name == "reshape" and inputs[0].op.name == "reshape":
+        return rebuild_as(node, (inputs[0].inputs[0],))
+    return rebuild(node, inputs)
+
+
+def rebuild_as(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` over operands that may differ in shape from those it had."""
+    with on_behalf_of(node):
+        return make_node(node.op, inputs, {**node.attributes, "shape": node.type.shape})
+
+
+class _Common:
+    """Common subexpressions: equal operators on equal operands become one node."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Any, Node] = {}
+
+    def visit(self, node: Node, inputs: tuple[Node, ...]) -> Node:
+        node = rebuild(node, inputs)
+        return self.seen.setdefault(_key(node), node)
+
+
+def _key(node: Node) -> Any:
+    if node.op is CONSTANT:
+        return node.op.name, node.type, node.attributes["value"].tobytes()
+    if node.op.leaf:
+        return node.attributes.get("variable", node)
+    return node.op.name, tuple(map(id, node.inputs)), tuple((k, repr(v)) for k, v in node.attributes.items())
+
+
+# ---- Before differentiation -----------------------------------------------------------------------------
+
+
+def relu_behind_max_pool(log: list[str]) -> Callable[[Node, tuple[Node, ...]], Node]:
+    """max_pool(relu(x)) as relu(max_pool(x)): equal but for the sign of zeros, and a quarter of the work.
+
+    Applied before differentiation, so that the large map need not be kept for the backward pass.
+    """
+
+    def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.name != "max_pool" or inputs[0].op.name not in ("relu", "relu6"):
+            return rebuild(node, inputs)
+        activation = inputs[0]
+        log.append(f"{activation.name}: {activation.op.name} moved behind {node.name}")
+        with on_behalf_of(node):
+            pooled = make_node(node.op, activation.inputs, node.attributes)
+        with on_behalf_of(activation):
+            return make_node(activation.op, (pooled,), activation.attributes)
+
+    return visit
+
+
+def fold_affine(log: list[str]) -> Callable[[Node, tuple[Node, ...]], Node]:
+    """conv(x, w) s + t with constant w, s and t as conv(x, w s) + t: batch norm costs nothing at run time."""
+
+    def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.name != "multiply" or inputs[0].op.name != "conv":
+            return rebuild(node, inputs)
+        conv, scale = inputs
+        weight = conv.inputs[1]
+        if (
+            weight.op is not CONSTANT
+            or scale.op is not CONSTANT
+            or scale.type.count not in (1, weight.type.shape[0])
+        ):
+            return rebuild(node, inputs)
+        if scale.type.count != 1 and scale.type.shape[-1] != scale.type.count:
+            return rebuild(node, inputs)
+        column = scale.attributes["value"].reshape(-1, *([1] * (weight.type.rank - 1)))
+        log.append(f"{node.name}: scale folded into the filter of {conv.name}")
+        with on_behalf_of(conv):
+            folded = constant((weight.attributes["value"] * column).astype(weight.type.dtype)).node
+            return make_node(REGISTRY["conv"], (conv.inputs[0], folded), conv.attributes)
+
+    return visit

@@ -1,0 +1,443 @@
+"""Steps to fewer steps. No bit changes: the same operations run in the same order, in one pass over memory.
+
+    epilogue    a map that reads a step's result at the same element joins that step
+    siblings    folds over the same index space and operand become one fold with several accumulators
+    prologue    a map without reads, or one whose every element one fold uses once, moves into its reader
+
+A fusion must leave the steps acyclic under all orders that hold: data; readers of a variable before the
+writer of its next version; and what an entry point checks before anything is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.affine import Affine, NotAffineError, dim, row_major
+from teeny_embed.graph.scalar import Scalar
+from teeny_embed.graph.simplify import normalize, rewrite
+from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Step
+
+
+def fuse(schedule: Schedule) -> Schedule:
+    """The fused schedule, its steps in a valid order."""
+    work = Work(schedule)
+    changed = True
+    while changed:
+        changed = any([_prologues(work), _siblings(work), _epilogues(work)])
+    return replace(schedule, steps=tuple(work.ordered()))
+
+
+class Work:
+    """Steps under change: who produces and who uses each buffer, and which orders hold."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.rank = {step: float(i) for i, step in enumerate(schedule.steps)}
+        self.producer: dict[Buffer, Step] = {}
+        self.users: dict[Buffer, dict[Step, None]] = {}
+        self.variable_of = {value: variable for variable, value in schedule.assigns}
+        self.value_of = dict(schedule.assigns)
+        self.checked = {c.buffer for c in schedule.checks if c.kind == "finite"}
+        self.kept = {*schedule.outputs, *self.variable_of, *self.checked}
+        for step in schedule.steps:
+            self._link(step)
+
+    def _link(self, step: Step) -> None:
+        for buffer in step.buffers_written():
+            self.producer[buffer] = step
+        for buffer in step.buffers_read():
+            self.users.setdefault(buffer, {})[step] = None
+
+    def replace(self, old: tuple[Step, ...], new: Step) -> None:
+        """One step instead of several; it takes the place of the last."""
+        self.rank[new] = max(self.rank[step] for step in old)
+        for step in old:
+            del self.rank[step]
+            for buffer in step.buffers_read():
+                self.users[buffer].pop(step, None)
+            for buffer in step.buffers_written():
+                if self.producer.get(buffer) is step:
+                    del self.producer[buffer]
+        self._link(new)
+
+    def steps(self) -> list[Step]:
+        return sorted(self.rank, key=self.rank.__getitem__)
+
+    def writers(self) -> list[Step]:
+        """Steps that make the next version of a variable."""
+        return list(dict.fromkeys(self.producer[v] for v in self.variable_of if v in self.producer))
+
+    def successors(self, step: Step) -> Iterator[Step]:
+        """Steps that must come after `step`."""
+        for buffer in step.buffers_written():
+            yield from self.users.get(buffer, ())
+            if buffer in self.checked:
+                yield from (w for w in self.writers() if w is not step)
+        for buffer in step.buffers_read():
+            writer = self.producer.get(self.value_of[buffer]) if buffer in self.value_of else None
+            if writer is not None and writer is not step:
+                yield writer
+
+    def path_around(self, first: Step, last: Step) -> bool:
+        """Whether `last` must come after some step that must come after `first`."""
+        seen = {first}
+        todo = [n for n in self.successors(first) if n is not last]
+        while todo:
+            step = todo.pop()
+            if step is last:
+                return True
+            if step not in seen:
+                seen.add(step)
+                todo += self.successors(step)
+        return False
+
+    def connected(self, a: Step, b: Step) -> bool:
+        """Whether one must come after the other."""
+        return any(y in set(self.successors(x)) or self.path_around(x, y) for x, y in ((a, b), (b, a)))
+
+    def ordered(self) -> list[Step]:
+        """All steps in an order that holds; the given order where there is a choice."""
+        waiting = dict.fromkeys(self.rank, 0)
+        for step in self.rank:
+            for following in set(self.successors(step)):
+                waiting[following] += 1
+        ready = sorted((step for step, n in waiting.items() if n == 0), key=self.rank.__getitem__)
+        done: list[Step] = []
+        while ready:
+            step = ready.pop(0)
+            done.append(step)
+            for following in set(self.successors(step)):
+                waiting[following] -= 1
+                if waiting[following] == 0:
+                    ready.append(following)
+            ready.sort(key=self.rank.__getitem__)
+        assert len(done) == len(self.rank), "steps depend on each other in a circle"
+        return done
+
+
+# ---- Epilogue ------------------------------------------------------------------------------------------
+
+
+def _epilogues(work: Work) -> bool:
+    changed = False
+    for step in work.steps():
+        while step in work.rank:
+            fused = _epilogue_of(work, step)
+            if fused is None:
+                break
+            step, changed = fused, True
+    return changed
+
+
+def _epilogue_of(work: Work, producer: Step) -> Step | None:
+    """`producer` joined with one map that reads it, or None."""
+    for buffer in producer.buffers_written():
+        users = list(work.users.get(buffer, ()))
+        pointwise = [u for u in users if is_pointwise(u, buffer)]
+        if len(pointwise) < len(users):
+            continue
+        for user in pointwise:
+            if not work.path_around(producer, user) and not _overwrites_what_it_folds(work, producer, user):
+                fused = join(producer, user, keep=work.kept | _used_by_others(work, producer, user))
+                if fused is not None:
+                    work.replace((producer, user), fused)
+                    return fused
+    return None
+
+
+def _used_by_others(work: Work, producer: Step, user: Step) -> set[Buffer]:
+    return {b for b in producer.buffers_written() if any(u is not user for u in work.users.get(b, ()))}
+
+
+def _overwrites_what_it_folds(work: Work, producer: Step, user: Step) -> bool:
+    """Whether `user` makes the next version of a variable that `producer` reads at other elements."""
+    for buffer in user.buffers_written():
+        variable = work.variable_of.get(buffer)
+        for read in producer.reads.values():
+            if read.buffer is variable and (producer.folds or not is_identity(read, producer.dims)):
+                return True
+    return False
+
+
+def is_identity(read: Read, dims: Dims) -> bool:
+    """Whether `read` visits its whole buffer in memory order as `dims` run row-major."""
+    flat = read.flat()
+    if flat is None or prod(read.shape) != prod(e for _, e in dims):
+        return False
+    expected = Affine()
+    for (name, _), stride in zip(dims, row_major(tuple(e for _, e in dims)), strict=True):
+        expected = expected + dim(name) * stride
+    return flat == expected
+
+
+def is_pointwise(step: Step, buffer: Buffer) -> bool:
+    """Whether `step` is a map that reads `buffer` at its own element only."""
+    reads = [r for r in step.reads.values() if r.buffer is buffer]
+    return not step.folds and all(is_identity(r, step.dims) for r in reads)
+
+
+def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
+    """One step that computes both. `keep` are buffers still needed in memory."""
+    common = common_dims(producer, user)
+    if common is None:
+        return None
+    try:
+        first, second = (with_dims(step, common) for step in (producer, user))
+    except NotAffineError:
+        return None
+    second = rename_reads(second, set(first.reads))
+    values = {o.buffer: o.value for o in first.outputs}
+    scalars = {
+        s.var(n, r.buffer.type.dtype): values[r.buffer] for n, r in second.reads.items() if r.buffer in values
+    }
+    outputs = [o for o in first.outputs if o.buffer in keep]
+    outputs += [Output(o.buffer, s.substitute(o.value, scalars)) for o in second.outputs]
+    return normalize(
+        Step(
+            dims=first.dims,
+            levels=first.levels,
+            reads={**first.reads, **{n: r for n, r in second.reads.items() if r.buffer not in values}},
+            folds=first.folds,
+            outputs=tuple(outputs),
+            sources=tuple(dict.fromkeys([*producer.sources, *user.sources])),
+        )
+    )
+
+
+def rename_reads(step: Step, taken: set[str]) -> Step:
+    """`step` with reads and accumulators renamed away from `taken`."""
+    rename: dict[str, str] = {}
+    names = [(n, r.buffer.type.dtype) for n, r in step.reads.items()] + [
+        (f.name, f.dtype) for f in step.folds
+    ]
+    for name, _ in names:
+        fresh, number = name, 1
+        while fresh in taken or (fresh != name and fresh in dict(names)):
+            fresh, number = f"{name}_{number}", number + 1
+        if fresh != name:
+            rename[name] = fresh
+        taken = taken | {fresh}
+    scalars = {s.var(n, d): s.var(rename[n], d) for n, d in names if n in rename}
+    return rewrite(step, scalars, rename=rename) if rename else step
+
+
+# ---- Index spaces --------------------------------------------------------------------------------------
+
+
+def common_dims(producer: Step, user: Step) -> Dims | None:
+    """Dims of which both output spaces are row-major regroupings; None if their borders cross."""
+    cuts = sorted({*_cuts(producer.dims), *_cuts(user.dims)})
+    if any(b % a for a, b in itertools.pairwise(cuts)):
+        return None
+    spans = list(itertools.pairwise(cuts))[::-1]
+    taken = {d for d, _ in producer.fold_dims} | {d for d, _ in user.fold_dims}
+    named: list[tuple[str, int]] = []
+    for low, high in spans:
+        name = _spanning(producer.dims, low, high) or _spanning(user.dims, low, high) or "i"
+        fresh, number = name, 1
+        while fresh in taken:
+            fresh, number = f"{name}{number}", number + 1
+        taken.add(fresh)
+        named.append((fresh, high // low))
+    return tuple(named)
+
+
+def _cuts(dims: Dims) -> list[int]:
+    """Element strides at which a dim begins, from 1 to the whole count."""
+    cuts = [1]
+    for _, extent in reversed(dims):
+        cuts.append(cuts[-1] * extent)
+    return cuts
+
+
+def _spanning(dims: Dims, low: int, high: int) -> str | None:
+    """The dim from stride `low` to stride `high`, if there is one."""
+    for (name, extent), stride in zip(dims, row_major(tuple(e for _, e in dims)), strict=True):
+        if stride == low and stride * extent == high:
+            return name
+    return None
+
+
+def with_dims(step: Step, dims: Dims) -> Step:
+    """`step` over finer `dims`, of which its own output dims are row-major groups."""
+    if step.dims == dims:
+        return step
+    strides = row_major(tuple(e for _, e in dims))
+    mapping: dict[str, Affine] = {}
+    for (name, extent), stride in zip(step.dims, row_major(tuple(e for _, e in step.dims)), strict=True):
+        total = Affine()
+        for (part, part_extent), part_stride in zip(dims, strides, strict=True):
+            if stride <= part_stride and part_stride * part_extent <= stride * extent and part_extent > 1:
+                total = total + dim(part) * (part_stride // stride)
+        mapping[name] = total
+    scalars = {s.index(name): as_expression(a) for name, a in mapping.items()}
+    return replace(rewrite(step, scalars, mapping), dims=dims)
+
+
+def as_expression(a: Affine) -> Scalar:
+    """An affine map as an int32 expression."""
+    total: Scalar | None = None
+    for name, coefficient in a.terms:
+        term = s.index(name) if coefficient == 1 else s.index(name) * coefficient
+        total = term if total is None else total + term
+    if total is None:
+        return s.const(a.constant // a.divisor, "int32")
+    if a.constant:
+        total = total + a.constant
+    return total if a.divisor == 1 else s.divide(total, a.divisor)
+
+
+# ---- Siblings ------------------------------------------------------------------------------------------
+
+
+def _siblings(work: Work) -> bool:
+    changed = False
+    groups: dict[tuple[object, ...], Step] = {}
+    for step in work.steps():
+        if not step.folds or step.macs:
+            continue
+        key = (tuple(e for _, e in step.dims), tuple(tuple(e for _, e in level) for level in step.levels))
+        for read in list(step.fold_reads().values()):
+            place = (*key, read.buffer)
+            other = groups.get(place)
+            if (
+                other is not None
+                and other in work.rank
+                and other is not step
+                and not work.connected(other, step)
+            ):
+                merged = merge_folds(other, step)
+                if merged is not None:
+                    work.replace((other, step), merged)
+                    step, changed = merged, True
+            groups[place] = step
+    return changed
+
+
+def merge_folds(first: Step, second: Step) -> Step | None:
+    """Two folds over one index space as one, if they read the same elements."""
+    names = [d for d, _ in (*second.dims, *second.fold_dims)]
+    wanted = [d for d, _ in (*first.dims, *first.fold_dims)]
+    mapping = {a: dim(b) for a, b in zip(names, wanted, strict=True)}
+    renamed = rewrite(second, {s.index(a): s.index(b) for a, b in zip(names, wanted, strict=True)}, mapping)
+    shared = set(first.fold_reads().values()) & set(renamed.fold_reads().values())
+    if not shared:
+        return None
+    renamed = rename_reads(renamed, {*first.reads, *(f.name for f in first.folds)})
+    merged = Step(
+        first.dims, first.levels, {**first.reads, **renamed.reads}, (*first.folds, *renamed.folds),
+        (*first.outputs, *renamed.outputs), tuple(dict.fromkeys([*first.sources, *second.sources])),
+    )  # fmt: skip
+    return normalize(share_folds(normalize(merged)))
+
+
+def share_folds(step: Step) -> Step:
+    """Accumulators that are updated alike become one; later ones may depend on earlier ones."""
+    folds = list(step.folds)
+    scalars: dict[Scalar, Scalar] = {}
+    for position, fold in enumerate(folds):
+        for earlier in folds[:position]:
+            alike = {fold.accumulator: earlier.accumulator, **scalars}
+            if earlier.start is fold.start and s.substitute(fold.update, alike) is s.substitute(
+                earlier.update, scalars
+            ):
+                scalars[fold.accumulator] = earlier.accumulator
+                break
+    if not scalars:
+        return step
+    kept = replace(step, folds=tuple(f for f in folds if f.accumulator not in scalars))
+    return rewrite(kept, scalars)
+
+
+# ---- Prologue ------------------------------------------------------------------------------------------
+
+
+def _prologues(work: Work) -> bool:
+    changed = False
+    for producer in work.steps():
+        if producer not in work.rank or producer.folds or len(producer.outputs) != 1:
+            continue
+        buffer = producer.outputs[0].buffer
+        users = list(work.users.get(buffer, ()))
+        if buffer in work.kept or not users:
+            continue
+        wanted = not producer.reads or (len(users) == 1 and _uses_each_once(users[0], buffer))
+        if wanted and not any(_writes_what_is_read(work, u, producer) for u in users):
+            inlined = [inline(producer, user) for user in users]
+            for user, new in zip(users, inlined, strict=True):
+                if new is not None:
+                    work.replace((user,), new)
+                    changed = True
+            if all(new is not None for new in inlined):
+                del work.rank[producer]
+                for read in producer.buffers_read():
+                    work.users[read].pop(producer, None)
+    return changed
+
+
+def _writes_what_is_read(work: Work, user: Step, producer: Step) -> bool:
+    read = set(producer.buffers_read())
+    return any(work.variable_of.get(b) in read for b in user.buffers_written())
+
+
+def _uses_each_once(user: Step, buffer: Buffer) -> bool:
+    """Whether `user` is a fold that reads every element of `buffer` exactly once."""
+    reads = [r for r in user.fold_reads().values() if r.buffer is buffer]
+    if len(reads) != 1 or any(r.buffer is buffer for r in user.epilogue_reads().values()):
+        return False
+    flat, sizes = reads[0].flat(), user.sizes
+    if flat is None or prod(sizes.values()) != buffer.type.count:
+        return False
+    expected = 1
+    for name, coefficient in sorted(flat.terms, key=lambda term: abs(term[1])):
+        if abs(coefficient) != expected:
+            return False
+        expected *= sizes[name]
+    return expected == buffer.type.count and all(
+        i.in_range(e, sizes)
+        for i, e in zip(reads[0].index, reads[0].shape, strict=True)
+        if isinstance(i, Affine)
+    )
+
+
+def inline(producer: Step, user: Step) -> Step | None:
+    """`user` computing what it read from the map `producer` itself, or None where the maps do not compose."""
+    buffer = producer.outputs[0].buffer
+    result = user
+    for name, read in user.reads.items():
+        if read.buffer is not buffer:
+            continue
+        mapping = _positions(producer.dims, read)
+        if mapping is None or not _always_inside(read, user):
+            return None
+        try:
+            scalars = {s.index(d): as_expression(a) for d, a in mapping.items()}
+            seen = rewrite(producer, scalars, mapping)
+        except NotAffineError:
+            return None
+        seen = rename_reads(seen, {*result.reads, *(f.name for f in result.folds)})
+        value = {s.var(name, buffer.type.dtype): seen.outputs[0].value}
+        reads = {n: r for n, r in result.reads.items() if n != name}
+        result = replace(rewrite(replace(result, reads=reads), value), reads={**reads, **seen.reads})
+    return normalize(replace(result, sources=tuple(dict.fromkeys([*producer.sources, *user.sources]))))
+
+
+def _always_inside(read: Read, user: Step) -> bool:
+    return all(
+        isinstance(i, Affine) and i.in_range(e, user.sizes)
+        for i, e in zip(read.index, read.shape, strict=True)
+    )
+
+
+def _positions(dims: Dims, read: Read) -> Mapping[str, Affine] | None:
+    """Where along each of the producer's `dims` a read looks."""
+    axes = [(i, e) for i, e in zip(read.index, read.shape, strict=True) if e != 1]
+    if [e for _, e in axes] == [e for _, e in dims]:
+        return {name: i for (name, _), (i, _) in zip(dims, axes, strict=True) if isinstance(i, Affine)}
+    flat = read.flat()
+    if len(dims) == 1 and flat is not None:
+        return {dims[0][0]: flat}
+    return {} if not dims else None

@@ -1,0 +1,261 @@
+"""Nodes, variables and graphs: what tracing records."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeny_embed.errors import DataError, GraphError, TeenyError
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Op, register
+from teeny_embed.graph.types import TensorType
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class UniformDraw:
+    """An initial value that the device can draw itself: uniform in +-bound, key (seed, stream), counter 0."""
+
+    seed: int
+    stream: int
+    bound: float
+
+
+@dataclass(eq=False)
+class Variable:
+    """A named tensor that survives between calls: a parameter, a moment, a running statistic.
+
+    `kind` is "parameter" (what the net computes with) or "state" (everything else). `trainable=False` keeps
+    a parameter as it is and prunes the backward pass. `reset` returns to `initial`; `draw` says how
+    `initial` was drawn, if it was.
+    """
+
+    name: str
+    value: Array
+    kind: str = "parameter"
+    trainable: bool = True
+    draw: UniformDraw | None = None
+    version: int = 0
+    initial: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start_from(self.value)
+
+    def start_from(self, value: Any) -> None:
+        """Makes `value` the initial and the current value."""
+        self.value = np.array(value, order="C")
+        self.initial = self.value.copy()
+        self.version += 1
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(tuple(self.value.shape), self.value.dtype.name)
+
+    def set(self, value: Any) -> None:
+        """Replace the current value; realised tensors that depend on it are computed anew when asked."""
+        array = np.array(value, dtype=self.value.dtype)
+        if array.shape != self.value.shape:
+            raise DataError(f"value of shape {array.shape} for {self.name} of shape {self.value.shape}")
+        self.value = array
+        self.version += 1
+
+    def reset(self) -> None:
+        self.set(self.initial)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One typed value. `name` is the layer path, `where` the user's source line, `serial` program order."""
+
+    op: Op
+    inputs: tuple[Node, ...]
+    attributes: Mapping[str, Any]
+    type: TensorType
+    name: str
+    where: str
+    serial: int
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.type} {self.name}>"
+
+
+def _leaf_type(*, type: TensorType, **_: Any) -> TensorType:
+    return type
+
+
+INPUT = register(Op("input", "a value given at each call", _leaf_type, NOT_DIFFERENTIABLE, leaf=True))
+CONSTANT = register(Op("constant", "a value known at build time", _leaf_type, NOT_DIFFERENTIABLE, leaf=True))
+VARIABLE = register(
+    Op("variable", "the current value of a variable", _leaf_type, NOT_DIFFERENTIABLE, leaf=True)
+)
+
+_serial = itertools.count()
+_scope: ContextVar[tuple[str, ...]] = ContextVar("scope", default=())
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+@contextmanager
+def name_scope(path: str) -> Iterator[None]:
+    """Names of nodes and variables made inside start with `path/`. Scopes nest."""
+    token = _scope.set(_scope.get() + tuple(p for p in path.split("/") if p))
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def scoped(name: str) -> str:
+    """`name` within the current scope."""
+    return "/".join((*_scope.get(), name)) if name else "/".join(_scope.get())
+
+
+def user_line() -> str:
+    """ "file.py:line" of the nearest frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+_origin: ContextVar[tuple[str, str] | None] = ContextVar("origin", default=None)
+
+
+@contextmanager
+def on_behalf_of(node: Node, suffix: str = "") -> Iterator[None]:
+    """Nodes made inside carry the name (and `suffix`) and source line of `node`."""
+    token = _origin.set((node.name + suffix, node.where))
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
+def make_node(op: Op, inputs: tuple[Node, ...], attributes: Mapping[str, Any], name: str = "") -> Node:
+    """A new node; attributes are checked, the type is inferred. Errors say layer path and source line."""
+    origin = _origin.get()
+    path, where = origin or (name or scoped(op.name), user_line())
+    try:
+        bound = dict(attributes) if op.leaf else op.bind(attributes)
+        inferred = op.infer(*(i.type for i in inputs), **bound)
+    except TeenyError as error:
+        if error.where is None:
+            error.what = f"{op.name} ({path}): {error.what}"
+            error.where = where
+        raise
+    return Node(op, inputs, bound, inferred, path, where, next(_serial))
+
+
+def rebuild(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` over other inputs, keeping its name and source line."""
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    inferred = node.op.infer(*(i.type for i in inputs), **node.attributes)
+    return Node(node.op, inputs, node.attributes, inferred, node.name, node.where, next(_serial))
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Something an entry point refuses before it writes: `kind` is "range", "rate" or "finite".
+
+    range    every element of an integer input lies in [0, bound), else TE_ERR_RANGE
+    rate     a rank-0 float input is finite and not negative, else TE_ERR_ARGUMENT
+    finite   a computed value is finite before anything of the state is written, else TE_ERR_NONFINITE
+    """
+
+    kind: str
+    node: Node
+    bound: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A traced function: named inputs and outputs, and assignments to variables in program order."""
+
+    inputs: tuple[tuple[str, Node], ...]
+    outputs: tuple[tuple[str, Node], ...]
+    assigns: tuple[tuple[Variable, Node], ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        return (*(n for _, n in self.outputs), *(n for _, n in self.assigns), *(c.node for c in self.checks))
+
+    def nodes(self) -> list[Node]:
+        """Every node that the roots need, operands first, in program order where that leaves a choice."""
+        return topological(self.roots)
+
+    def variables(self) -> list[Variable]:
+        """Variables read or assigned, in order of first use."""
+        read = [n.attributes["variable"] for n in self.nodes() if n.op is VARIABLE]
+        return list(dict.fromkeys([*read, *(v for v, _ in self.assigns)]))
+
+
+def topological(roots: tuple[Node, ...], stop: tuple[Node, ...] = ()) -> list[Node]:
+    """Nodes below `roots`, operands before users, without `stop` and what only they need."""
+    done: dict[Node, None] = dict.fromkeys(stop)
+    for root in roots:
+        stack = [(root, iter(root.inputs))]
+        while stack:
+            node, remaining = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            following = next((i for i in remaining if i not in done), None)
+            if following is None:
+                done[node] = None
+                stack.pop()
+            else:
+                stack.append((following, iter(following.inputs)))
+    return list(done)[len(dict.fromkeys(stop)) :]
+
+
+def verify(graph: Graph) -> Graph:
+    """`graph` itself if every node has the type its operator infers and every input is declared."""
+    declared = {n for _, n in graph.inputs}
+    for node in graph.nodes():
+        if node.op is INPUT and node not in declared:
+            raise GraphError(f"{node.name} is used but is not an input of this graph", node.where)
+        if not node.op.leaf and node.op.infer(*(i.type for i in node.inputs), **node.attributes) != node.type:
+            raise GraphError(f"{node!r}: type differs from what {node.op.name} infers", node.where)
+    for variable, node in graph.assigns:
+        if variable.type != node.type:
+            raise GraphError(f"{variable.name} of type {variable.type} is assigned {node.type}", node.where)
+    return graph
+
+
+def print_graph(graph: Graph) -> str:
+    """One line per node: `%3 = conv(%1, %2) stride=(2, 2)  float32[1,5,5,8]  # net/conv0`."""
+    numbers: dict[Node, int] = {}
+    lines = []
+    for number, node in enumerate(graph.nodes()):
+        numbers[node] = number
+        operands = ", ".join(f"%{numbers[i]}" for i in node.inputs)
+        lines.append(
+            f"%{number} = {node.op.name}({operands}){_attribute_text(node)}  {node.type}  # {node.name}"
+        )
+    for name, node in graph.outputs:
+        lines.append(f"return {name} = %{numbers[node]}")
+    for variable, node in graph.assigns:
+        lines.append(f"{variable.name} <- %{numbers[node]}")
+    return "\n".join(lines) + "\n"
+
+
+def _attribute_text(node: Node) -> str:
+    if node.op is CONSTANT:
+        value = node.attributes["value"]
+        return f" value={value.item()!r}" if value.size == 1 else ""
+    if node.op.leaf:
+        return ""
+    shown = {k: v for k, v in node.attributes.items() if node.op.attributes[k].default != v}
+    return "".join(f" {k}={v!r}" for k, v in shown.items())

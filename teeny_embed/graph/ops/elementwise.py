@@ -1,0 +1,230 @@
+"""Operators of one element: arithmetic, comparison, selection, and the named functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from teeny_embed.errors import DTypeError
+from teeny_embed.graph import functions
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, Vjp, _NotDifferentiable, register
+from teeny_embed.graph.scalar import DTYPES, Scalar
+from teeny_embed.graph.tensor import Tensor, call, constant
+from teeny_embed.graph.types import TensorType, broadcast
+
+
+def same_type(*types: TensorType, **_: Any) -> TensorType:
+    """Broadcast shape; all operands of one dtype, which is the result's."""
+    dtypes = dict.fromkeys(t.dtype for t in types)
+    if len(dtypes) != 1:
+        raise DTypeError(f"operands are {' and '.join(dtypes)}", hint="cast one with .astype(...)")
+    return TensorType(broadcast(*types), types[0].dtype)
+
+
+def float_type(*types: TensorType, **_: Any) -> TensorType:
+    """As `same_type`, float32 only."""
+    if types[0].dtype != "float32":
+        raise DTypeError(
+            f"operand is {types[0].dtype}, expected float32", hint="cast with .astype('float32')"
+        )
+    return same_type(*types)
+
+
+def number_type(*types: TensorType, **_: Any) -> TensorType:
+    """As `same_type`, no bool."""
+    if types[0].dtype == "bool":
+        raise DTypeError("operand is bool, expected a number", hint="cast with .astype(...)")
+    return same_type(*types)
+
+
+def bool_type(*types: TensorType, **_: Any) -> TensorType:
+    """As `same_type`; the result is bool."""
+    return same_type(*types).with_dtype("bool")
+
+
+def logic_type(*types: TensorType, **_: Any) -> TensorType:
+    """bool in, bool out."""
+    if any(t.dtype != "bool" for t in types):
+        raise DTypeError("operands must be bool")
+    return same_type(*types)
+
+
+def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a where condition, else b; numbers take the other's dtype."""
+    dtype = next(t.dtype for t in (a, b) if isinstance(t, Tensor))
+    first, second = (t if isinstance(t, Tensor) else constant(t, dtype) for t in (a, b))
+    return call("where", condition, first, second)
+
+
+def _samples(
+    *shapes: tuple[int, ...], low: float = -2.0, high: float = 2.0
+) -> Callable[..., Sequence[Sample]]:
+    def make(rng: np.random.Generator) -> list[Sample]:
+        return [Sample(tuple(rng.uniform(low, high, shape).astype(np.float32) for shape in shapes))]
+
+    return make
+
+
+def elementwise(
+    name: str,
+    summary: str,
+    scalar: Callable[..., Scalar],
+    vjp: Vjp | _NotDifferentiable,
+    infer: Callable[..., TensorType] = number_type,
+    operand_count: int = 1,
+    low: float = -2.0,
+    high: float = 2.0,
+) -> Op:
+    """Register one operator that is a scalar expression without attributes."""
+    shapes = [(2, 3), (3,), (2, 1)][:operand_count]
+    samples = None if infer is logic_type else _samples(*shapes, low=low, high=high)
+    return register(Op(name, summary, infer, vjp, scalar=scalar, samples=samples))
+
+
+# ---- Arithmetic ---------------------------------------------------------------------------------------
+
+elementwise("add", "a + b", s.add, lambda g, ans, a, b: (g, g), operand_count=2)
+elementwise("subtract", "a - b", s.subtract, lambda g, ans, a, b: (g, -g), operand_count=2)
+elementwise("multiply", "a b", s.multiply, lambda g, ans, a, b: (g * b, g * a), operand_count=2)
+elementwise(
+    "divide", "a / b", s.divide, lambda g, ans, a, b: (g / b, -(g * ans) / b), operand_count=2, low=0.5
+)
+elementwise("negative", "-x", s.negative, lambda g, ans, x: (-g,))
+elementwise(
+    "abs", "|x|", lambda x: s.select(s.less(x, 0), s.negative(x), x), lambda g, ans, x: (g * sign(x),)
+)
+elementwise("sign", "-1, 0 or 1; NaN stays NaN", lambda x: _sign(x), NOT_DIFFERENTIABLE)
+elementwise(
+    "maximum",
+    "the larger; NaN if either is",
+    lambda a, b: s.select(_replaces(s.less, a, b), b, a),
+    lambda g, ans, a, b: (where(a < b, 0.0, g), where(a < b, g, 0.0)),
+    operand_count=2,
+)
+elementwise(
+    "minimum",
+    "the smaller; NaN if either is",
+    lambda a, b: s.select(_replaces(s.greater, a, b), b, a),
+    lambda g, ans, a, b: (where(b < a, 0.0, g), where(b < a, g, 0.0)),
+    operand_count=2,
+)
+
+
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return call("sign", x)
+
+
+def _sign(x: Scalar) -> Scalar:
+    return s.select(
+        s.less(x, 0), s.const(-1, x.dtype), s.select(s.less(s.const(0, x.dtype), x), s.const(1, x.dtype), x)
+    )
+
+
+def _replaces(compare: Callable[..., Scalar], a: Scalar, b: Scalar) -> Scalar:
+    """Whether b is taken instead of a: by comparison, or because b is NaN."""
+    taken = compare(a, b)
+    return s.logical_or(taken, s.is_nan(b)) if b.dtype.startswith("float") else taken
+
+
+# ---- Comparison and choice ----------------------------------------------------------------------------
+
+for _name, _symbol in (
+    ("less", "<"), ("less_equal", "<="), ("greater", ">"),
+    ("greater_equal", ">="), ("equal", "=="), ("not_equal", "!="),
+):  # fmt: skip
+    elementwise(_name, f"a {_symbol} b", getattr(s, _name), NOT_DIFFERENTIABLE, bool_type, 2)
+elementwise("logical_not", "not x", s.logical_not, NOT_DIFFERENTIABLE, logic_type)
+elementwise("logical_and", "a and b", s.logical_and, NOT_DIFFERENTIABLE, logic_type, 2)
+elementwise("logical_or", "a or b", s.logical_or, NOT_DIFFERENTIABLE, logic_type, 2)
+
+
+def _where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+    if condition.dtype != "bool":
+        raise DTypeError(f"condition is {condition.dtype}, expected bool")
+    return TensorType(broadcast(condition, a, b), same_type(a, b).dtype)
+
+
+register(
+    Op(
+        "where",
+        "a where condition, else b",
+        _where_type,
+        lambda g, ans, c, a, b: (None, where(c, g, 0.0), where(c, 0.0, g)),
+        scalar=s.select,
+        samples=lambda rng: [
+            Sample((rng.random((2, 3)) < 0.5, *(rng.standard_normal((2, 3), dtype="f4") for _ in "ab")))
+        ],
+    )
+)
+
+
+def _dtype(value: str) -> str:
+    if value not in DTYPES:
+        raise ValueError(f"no dtype; one of {', '.join(DTYPES)}")
+    return value
+
+
+register(
+    Op(
+        "cast",
+        "to another dtype: integers wrap, float to integer truncates and saturates",
+        lambda x, dtype: x.with_dtype(dtype),
+        lambda g, ans, x, dtype: (g.astype(x.dtype) if x.type.is_float and ans.type.is_float else None,),
+        scalar=lambda x, dtype: s.cast(x, dtype),
+        attributes={"dtype": Attribute("NumPy dtype name", required=True, check=_dtype)},
+        samples=lambda rng: [
+            Sample((rng.uniform(-300, 300, (2, 3)).astype("f4"),), {"dtype": d}) for d in ("int8", "int32")
+        ],
+    )
+)
+
+# ---- Functions ----------------------------------------------------------------------------------------
+
+
+def _relu(x: Scalar) -> Scalar:
+    return s.select(s.less(x, 0), s.const(0, x.dtype), x)
+
+
+elementwise("relu", "max(x, 0); NaN stays NaN", _relu, lambda g, ans, x: (where(ans > 0.0, g, 0.0),))
+elementwise(
+    "relu6",
+    "min(max(x, 0), 6); NaN stays NaN",
+    lambda x: s.select(s.less(s.const(6, x.dtype), x), s.const(6, x.dtype), _relu(x)),
+    lambda g, ans, x: (where(call("logical_and", ans > 0.0, ans < 6.0), g, 0.0),),
+    low=-3,
+    high=9,
+)
+elementwise("exp", "e^x", functions.exp, lambda g, ans, x: (g * ans,), float_type)
+elementwise("log", "natural logarithm", functions.log, lambda g, ans, x: (g / x,), float_type, low=0.1)
+elementwise(
+    "sqrt",
+    "square root, correctly rounded",
+    functions.sqrt,
+    lambda g, ans, x: (g * 0.5 / ans,),
+    float_type,
+    low=0.1,
+)
+elementwise(
+    "tanh", "hyperbolic tangent", functions.tanh, lambda g, ans, x: (g * (1.0 - ans * ans),), float_type
+)
+elementwise(
+    "sigmoid", "1 / (1 + e^-x)", functions.sigmoid, lambda g, ans, x: (g * (ans * (1.0 - ans)),), float_type
+)
+elementwise(
+    "erf",
+    "error function",
+    functions.erf,
+    lambda g, ans, x: (g * (call("exp", -(x * x)) * (2.0 / float(np.sqrt(np.pi)))),),
+    float_type,
+)
+
+
+def _pow_vjp(g: Tensor, ans: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return g * (y * call("pow", x, y - 1.0)), g * (ans * call("log", x))
+
+
+elementwise("pow", "x^y", functions.power, _pow_vjp, float_type, 2, low=0.3)

@@ -1,0 +1,28 @@
+"""Which kernel runs a step on a target, and with which tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from teeny_embed.graph.step import Step
+from teeny_embed.target import Target
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kernel for one step.
+
+    `loops` is the order of the output loops, `tile` how many neighbouring outputs of a dim are computed
+    together, each in an accumulator of its own. Blocking over outputs changes no bit.
+    """
+
+    kernel: str
+    loops: tuple[str, ...]
+    tile: Mapping[str, int] = field(default_factory=dict)
+    scratch_bytes: int = 0
+
+
+def choose(step: Step, target: Target) -> Choice:
+    """The kernel for `step` on `target`."""
+    return Choice("nest", tuple(d for d, _ in step.dims))

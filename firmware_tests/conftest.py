@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.tools import need
 from teeny_embed.deploy.runner import Array
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface, StateField
 
@@ -84,31 +83,24 @@ MISCHIEF = Interface(
 )
 
 
-def _need(*tools: str) -> None:
-    """Skips the test, or fails it under CI, where a silent skip would pass for a check."""
-    for tool in tools:
-        if shutil.which(tool) is None:
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{tool} is not installed")
-
-
 @pytest.fixture(scope="session")
 def digits_directory(shared: Path) -> Path:
     """The hand-written model `digits`, which is not part of this repository."""
-    _need("gcc")
+    need("gcc")
     return shared / "style" / "generated_example"
 
 
 @pytest.fixture(scope="session")
 def mischief_directory() -> Path:
     """A model without state that faults, hangs and overflows when asked to."""
-    _need("gcc")
+    need("gcc")
     return _HERE / "mischief"
 
 
 @pytest.fixture
 def emulator() -> None:
     """Skips visibly where firmware cannot be built and run."""
-    _need("arm-none-eabi-gcc", "qemu-system-arm")
+    need("arm-none-eabi-gcc", "qemu-system-arm")
 
 
 @pytest.fixture(scope="session")

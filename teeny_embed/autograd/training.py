@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 from teeny_embed.autograd.reverse import grad
 from teeny_embed.errors import GraphError
+from teeny_embed.graph.canonicalize import simplify_forward
 from teeny_embed.graph.node import VARIABLE, Graph, Variable, name_scope, topological
 from teeny_embed.graph.tensor import Tensor, check, input, trace
 
@@ -52,6 +53,7 @@ def train_step(
             prediction = net(*data)
             with name_scope("loss"):
                 value = loss(prediction, target)
+        value = simplify_forward(value)
         check("finite", value)
         parameters = trainable(value)
         gradients: Sequence[Tensor] = grad(value, parameters)

@@ -7,7 +7,7 @@ what is read at each depth, and for every position of a tile the statements of f
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from teeny_embed.emit_c.literals import C_TYPES, literal
@@ -18,6 +18,7 @@ from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
+from teeny_embed.kernels.tiles import Range, fold_bounds, ranges
 
 
 @dataclass
@@ -52,27 +53,13 @@ class Segment:
     finish: list[str]
 
 
-@dataclass(frozen=True)
-class Range:
-    """Positions begin .. end - 1 of one output dim, `tile` at a time; `inside`: no bound needs a test."""
-
-    begin: int
-    end: int
-    tile: int
-    inside: bool
-
-    @property
-    def single(self) -> bool:
-        return self.end - self.begin == self.tile
-
-
 def segments(step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str]) -> list[Segment]:
     """All parts of the output space, in order."""
     builder = _Nest(step, choice, module, pointers)
-    ranges = [builder.ranges(d, e) for d, e in builder.loops]
+    parts = [ranges(step, builder.bounds, d, min(e, choice.tile.get(d, 1))) for d, e in builder.loops]
     return [
         builder.segment(dict(zip((d for d, _ in builder.loops), c, strict=True)))
-        for c in itertools.product(*ranges)
+        for c in itertools.product(*parts)
     ]
 
 
@@ -86,44 +73,7 @@ class _Nest:
         self.epilogue_reads = step.epilogue_reads()
         absences = [f.absent for f in step.folds if f.absent is not None]
         self.absence_reads = {leaf.attr for leaf in s.leaves(*absences) if leaf.op == "var"}
-        self.bounds = list(dict.fromkeys(self._bounds()))
-
-    def _bounds(self) -> Iterable[tuple[Affine, int]]:
-        """Index maps of the fold that can leave their tensor, with its extent."""
-        for read in self.fold_reads.values():
-            for i, extent in zip(read.index, read.shape, strict=True):
-                if read.fill is None and isinstance(i, Affine) and not i.in_range(extent, self.sizes):
-                    yield i, extent
-
-    # ---- Output ranges
-
-    def ranges(self, d: str, extent: int) -> list[Range]:
-        """Border, interior and rest of one output dim."""
-        tile = min(self.choice.tile.get(d, 1), extent)
-        if tile == 1:
-            return [Range(0, extent, 1, not any(d in i.dims for i, _ in self.bounds))]
-        begin, end = self._interior(d, extent)
-        found = [Range(0, begin, 1, False)] if begin else []
-        whole = begin + (end - begin) // tile * tile
-        found += [Range(begin, whole, tile, True)] if whole > begin else []
-        found += [Range(whole, end, end - whole, True)] if end > whole else []
-        return found + ([Range(end, extent, 1, False)] if end < extent else [])
-
-    def _interior(self, d: str, extent: int) -> tuple[int, int]:
-        """Positions of `d` at which its index maps stay inside for every fold point."""
-        inside = [
-            p
-            for p in range(extent)
-            if all(self._stays_inside(i, e, d, p) for i, e in self.bounds if d in i.dims)
-        ]
-        return (inside[0], inside[-1] + 1) if inside else (extent, extent)
-
-    def _stays_inside(self, i: Affine, extent: int, d: str, position: int) -> bool:
-        if i.exact:
-            return False
-        at = i.substitute({d: Affine((), position)})
-        low, high = at.bounds(self.sizes)
-        return low >= 0 and high // i.divisor < extent
+        self.bounds = fold_bounds(step)
 
     # ---- One segment
 

@@ -5,26 +5,45 @@ What comes out is the reference graph: printed, hashed, evaluated by NumPy, comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from teeny_embed.graph.node import CONSTANT, Graph, Node, make_node, on_behalf_of, rebuild, verify
-from teeny_embed.graph.op import REGISTRY
-from teeny_embed.graph.rewrite import expand_composites, replace_nodes, transform_nodes
-from teeny_embed.graph.tensor import constant
+from teeny_embed.graph.node import (
+    CONSTANT,
+    VARIABLE,
+    Graph,
+    Node,
+    Variable,
+    make_node,
+    on_behalf_of,
+    rebuild,
+    verify,
+)
+from teeny_embed.graph.rewrite import Visit, expand_composites, transform, transform_nodes
+from teeny_embed.graph.tensor import Tensor, constant, current_recording
 
 _FOLD_LIMIT = 1 << 16  # elements of a constant worth folding
 
 
-def canonicalize(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """The reference graph, and one line for each change that may have changed bits."""
+def canonicalize(graph: Graph) -> Graph:
+    """The reference graph; its `changes` list what may have changed bits."""
     log: list[str] = []
     graph = expand_composites(graph)
-    for visit in (fold_constants, drop_identities, _Common().visit):
-        graph = replace_nodes(graph, transform_nodes(graph.roots, visit))
-    return verify(graph), tuple(log)
+    moved = relu_behind_max_pool(log)
+    for visit in (
+        moved,
+        fold_constants,
+        spread_scale,
+        fold_constants,
+        fold_scale(log),
+        drop_identities,
+        _Common().visit,
+    ):
+        graph = transform(graph, visit)
+    return verify(replace(graph, changes=(*graph.changes, *log)))
 
 
 def fold_constants(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -86,17 +105,29 @@ def _key(node: Node) -> Any:
 # ---- Before differentiation -----------------------------------------------------------------------------
 
 
-def relu_behind_max_pool(log: list[str]) -> Callable[[Node, tuple[Node, ...]], Node]:
-    """max_pool(relu(x)) as relu(max_pool(x)): equal but for the sign of zeros, and a quarter of the work.
+def simplify_forward(value: Tensor) -> Tensor:
+    """`value`, and what is recorded beside it, in the form that is cheapest to differentiate.
 
-    Applied before differentiation, so that the large map need not be kept for the backward pass.
+    A net is rewritten before its gradients exist, so that nothing is kept for the backward pass in vain.
     """
+    recording = current_recording()
+    log: list[str] = []
+    roots = (value.node, *(recording.nodes() if recording else ()))
+    new = transform_nodes(roots, relu_behind_max_pool(log))
+    if recording:
+        recording.replace(new)
+        recording.changes += log
+    return Tensor(new[value.node])
+
+
+def relu_behind_max_pool(log: list[str]) -> Visit:
+    """max_pool(relu(x)) as relu(max_pool(x)): equal but for the sign of zeros, and a quarter of the work."""
 
     def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
         if node.op.name != "max_pool" or inputs[0].op.name not in ("relu", "relu6"):
             return rebuild(node, inputs)
         activation = inputs[0]
-        log.append(f"{activation.name}: {activation.op.name} moved behind {node.name}")
+        log.append(f"{activation.name} moved behind {node.name}")
         with on_behalf_of(node):
             pooled = make_node(node.op, activation.inputs, node.attributes)
         with on_behalf_of(activation):
@@ -105,26 +136,62 @@ def relu_behind_max_pool(log: list[str]) -> Callable[[Node, tuple[Node, ...]], N
     return visit
 
 
-def fold_affine(log: list[str]) -> Callable[[Node, tuple[Node, ...]], Node]:
-    """conv(x, w) s + t with constant w, s and t as conv(x, w s) + t: batch norm costs nothing at run time."""
+# ---- Constant parameters ----------------------------------------------------------------------------------
+
+
+def freeze(graph: Graph, kept: Collection[Variable]) -> Graph:
+    """Variables that are not among `kept` (no entry point assigns them) as constants."""
 
     def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if node.op.name != "multiply" or inputs[0].op.name != "conv":
+        if node.op is VARIABLE and node.attributes["variable"] not in kept:
+            with on_behalf_of(node):
+                return constant(node.attributes["variable"].initial).node
+        return rebuild(node, inputs)
+
+    return transform(graph, visit)
+
+
+def spread_scale(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """(conv + c) s as conv s + c s, for constants c and s, so that s can move into the filter."""
+    if (
+        node.op.name != "multiply"
+        or inputs[1].op is not CONSTANT
+        or inputs[0].op.name not in ("add", "subtract")
+    ):
+        return rebuild(node, inputs)
+    shifted, scale = inputs
+    contraction, shift = shifted.inputs
+    if not _has_constant_filter(contraction) or shift.op is not CONSTANT:
+        return rebuild(node, inputs)
+    with on_behalf_of(node):
+        products = [make_node(node.op, (x, scale), {}) for x in (contraction, shift)]
+        return make_node(shifted.op, tuple(products), {})
+
+
+def _has_constant_filter(node: Node) -> bool:
+    return node.op.name == "conv" and node.inputs[1].op is CONSTANT
+
+
+def fold_scale(log: list[str]) -> Visit:
+    """conv(x, w) s, for a constant s per output channel, as conv(x, w s): batch norm then costs nothing."""
+
+    def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.name != "multiply" or not _has_constant_filter(inputs[0]) or inputs[1].op is not CONSTANT:
             return rebuild(node, inputs)
-        conv, scale = inputs
-        weight = conv.inputs[1]
-        if (
-            weight.op is not CONSTANT
-            or scale.op is not CONSTANT
-            or scale.type.count not in (1, weight.type.shape[0])
+        contraction, scale = inputs
+        if scale.type.count not in (1, node.type.shape[-1]) or scale.type.shape[-1:] not in (
+            (),
+            (scale.type.count,),
         ):
             return rebuild(node, inputs)
-        if scale.type.count != 1 and scale.type.shape[-1] != scale.type.count:
-            return rebuild(node, inputs)
-        column = scale.attributes["value"].reshape(-1, *([1] * (weight.type.rank - 1)))
-        log.append(f"{node.name}: scale folded into the filter of {conv.name}")
-        with on_behalf_of(conv):
-            folded = constant((weight.attributes["value"] * column).astype(weight.type.dtype)).node
-            return make_node(REGISTRY["conv"], (conv.inputs[0], folded), conv.attributes)
+        weight = contraction.inputs[1]
+        per_channel = np.broadcast_to(
+            scale.attributes["value"], (*[1] * (node.type.rank - 1), node.type.shape[-1])
+        )
+        column = per_channel.reshape(-1, *[1] * (weight.type.rank - 1))
+        log.append(f"{node.name}: scale folded into the filter of {contraction.name}")
+        with on_behalf_of(contraction):
+            folded = constant(weight.attributes["value"] * column, weight.type.dtype).node
+            return make_node(contraction.op, (contraction.inputs[0], folded), contraction.attributes)
 
     return visit

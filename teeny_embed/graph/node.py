@@ -186,6 +186,8 @@ class Graph:
     outputs: tuple[tuple[str, Node], ...]
     assigns: tuple[tuple[Variable, Node], ...] = ()
     checks: tuple[Check, ...] = ()
+    changes: tuple[str, ...] = ()
+    """What was rewritten so far that may change bits, one line each."""
 
     @property
     def roots(self) -> tuple[Node, ...]:

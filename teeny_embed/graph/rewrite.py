@@ -26,11 +26,11 @@ def transform_nodes(roots: tuple[Node, ...], visit: Visit) -> dict[Node, Node]:
 
 def replace_nodes(graph: Graph, new: dict[Node, Node]) -> Graph:
     """`graph` with its roots replaced."""
-    return Graph(
-        graph.inputs,
-        tuple((name, new[n]) for name, n in graph.outputs),
-        tuple((v, new[n]) for v, n in graph.assigns),
-        tuple(replace(c, node=new[c.node]) for c in graph.checks),
+    return replace(
+        graph,
+        outputs=tuple((name, new[n]) for name, n in graph.outputs),
+        assigns=tuple((v, new[n]) for v, n in graph.assigns),
+        checks=tuple(replace(c, node=new[c.node]) for c in graph.checks),
     )
 
 

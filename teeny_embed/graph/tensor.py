@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -197,9 +197,24 @@ class Recording:
     def __init__(self) -> None:
         self.versions: dict[Variable, Tensor] = {}
         self.checks: list[Check] = []
+        self.changes: list[str] = []
+
+    def nodes(self) -> tuple[Node, ...]:
+        """What later versions and checks are made of."""
+        return (*(t.node for t in self.versions.values()), *(c.node for c in self.checks))
+
+    def replace(self, new: Mapping[Node, Node]) -> None:
+        """Puts `new` nodes in the place of recorded ones."""
+        self.versions = {v: Tensor(new[t.node]) for v, t in self.versions.items()}
+        self.checks = [replace(c, node=new[c.node]) for c in self.checks]
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+def current_recording() -> Recording | None:
+    """The recording under way, or None."""
+    return _recording.get()
 
 
 def read(variable: Variable) -> Tensor:
@@ -263,6 +278,7 @@ def trace(function: Callable[..., Any], *inputs: Tensor, names: Sequence[str] | 
         tuple((name, t.node) for name, t in outputs.items()),
         assigns,
         tuple(recorded.checks),
+        tuple(recorded.changes),
     )
     checks = (*graph.checks, *_index_checks(graph))
     return nodes.verify(replace(graph, checks=checks))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from teeny_embed.graph.step import Step
+from teeny_embed.kernels.tiles import choose_tile
 from teeny_embed.target import Target
 
 
@@ -25,4 +26,4 @@ class Choice:
 
 def choose(step: Step, target: Target) -> Choice:
     """The kernel for `step` on `target`."""
-    return Choice("nest", tuple(d for d, _ in step.dims))
+    return Choice("nest", tuple(d for d, _ in step.dims), choose_tile(step, target))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from teeny_embed.graph.fuse import Work
 from teeny_embed.graph.step import Buffer, Schedule, Step
-
-Priority = Callable[[Step, dict[Buffer, int]], tuple[float, ...]]
 
 
 def orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
@@ -27,10 +25,12 @@ def _greedy(schedule: Schedule) -> tuple[Step, ...]:
         for following in set(work.successors(step)):
             waiting[following] += 1
     uses = {b: len(users) for b, users in work.users.items()}
+    bytes_of = {b: b.type.size_bytes if b.kind == "activation" else 0 for b in schedule.buffers()}
+    bytes_of |= {value: 0 for _, value in schedule.assigns}  # lives in its variable
     ready = [step for step in schedule.steps if not waiting[step]]
     done: list[Step] = []
     while ready:
-        step = min(ready, key=lambda s: (_growth_bytes(s, uses), position[s]))
+        step = min(ready, key=lambda s: (_growth_bytes(s, uses, bytes_of), position[s]))
         ready.remove(step)
         done.append(step)
         for buffer in step.buffers_read():
@@ -42,7 +42,7 @@ def _greedy(schedule: Schedule) -> tuple[Step, ...]:
     return tuple(done)
 
 
-def _growth_bytes(step: Step, uses: dict[Buffer, int]) -> int:
-    born = sum(b.type.size_bytes for b in step.buffers_written() if b.kind == "activation")
-    dead = sum(b.type.size_bytes for b in step.buffers_read() if b.kind == "activation" and uses[b] == 1)
-    return born - dead
+def _growth_bytes(step: Step, uses: dict[Buffer, int], bytes_of: dict[Buffer, int]) -> int:
+    """By how much a step changes what is live after it."""
+    born = sum(bytes_of[b] for b in step.buffers_written())
+    return born - sum(bytes_of[b] for b in step.buffers_read() if uses[b] == 1)

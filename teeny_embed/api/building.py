@@ -1,4 +1,4 @@
-"""What a user calls: a `Program` of entry points, `build`, `verify`."""
+"""`build`: a program to C files."""
 
 from __future__ import annotations
 
@@ -7,55 +7,22 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from teeny_embed import target as targets
+from teeny_embed.api.program import Program, check_finite
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.module import Module, build_module
-from teeny_embed.emit_c.names import identifier
 from teeny_embed.emit_c.render import VERSION, Identity, render
-from teeny_embed.errors import DataError, GraphError
-from teeny_embed.graph.canonicalize import canonicalize
+from teeny_embed.errors import DataError, PlanError
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import VariableBuffers, lower
-from teeny_embed.graph.node import Graph, Variable, print_graph
-from teeny_embed.graph.node import verify as verify_graph
 from teeny_embed.kernels.choose import choose
 from teeny_embed.planner.plan import Plan, plan
 from teeny_embed.planner.report import memory_map
 from teeny_embed.target import Target
-
-
-class Program:
-    """Entry points that share parameters, state and one arena: `Program("digits", infer=..., train_step=...)`."""
-
-    def __init__(self, name: str, **entry_points: Graph) -> None:
-        if identifier(name) != name or name != name.lower():
-            raise GraphError(f"program name {name!r} is no lower-case C identifier", hint=f"try {identifier(name.lower())!r}")
-        if not entry_points:
-            raise GraphError(f"program {name} has no entry points", hint="Program(name, infer=te.trace(net, x))")
-        reserved = {"init", "reset", "save", "load", "check", "selftest"} & set(entry_points)
-        if reserved:
-            raise GraphError(f"entry point {min(reserved)!r} is a name that every module uses itself")
-        self.name = name
-        self.entry_points: dict[str, Graph] = {}
-        self.changes: tuple[str, ...] = ()
-        for entry, graph in entry_points.items():
-            reference, changes = canonicalize(verify_graph(graph))
-            self.entry_points[entry] = reference
-            self.changes += changes
-
-    def variables(self) -> list[Variable]:
-        """Variables of all entry points, in order of first use."""
-        return list(dict.fromkeys(v for g in self.entry_points.values() for v in g.variables()))
-
-    def text(self) -> str:
-        """The reference graphs, printed."""
-        return "\n".join(f"{n}:\n{print_graph(g)}" for n, g in self.entry_points.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +41,7 @@ class Build:
 
     def report(self) -> str:
         """Sizes, and for each entry point the map of the arena."""
-        m = self.module
-        lines = [
-            f"{m.name} for {self.target.name}: arena {self.interface.arena_bytes:,} B (lower bound "
-            f"{self.plan.lower_bound_bytes:,} B), state {self.interface.state_bytes:,} B, constants {m.constant_bytes:,} B"
-        ]
-        for e in self.plan.entries:
-            lines += [f"\n{e.schedule.name}", memory_map(e.problem, e.placement)]
-        return "\n".join(lines)
+        return _report(self.target, self.plan, self.module)
 
 
 def build(program: Program, target: str = "host", out: str | Path | None = None) -> Build:
@@ -91,11 +51,11 @@ def build(program: Program, target: str = "host", out: str | Path | None = None)
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError.
     """
     found = targets.load(target)
-    _check_finite(program)
+    check_finite(program)
     variables: VariableBuffers = {}
-    schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
-    planned = plan(schedules)
+    planned = plan([fuse(lower(g, n, variables)) for n, g in program.entry_points.items()])
     module = build_module(program.name, planned, lambda step: choose(step, found))
+    _check_fit(found, planned, module)
     identity = _identity(program, found)
     files = render(module, identity)
     files["manifest.json"] = _manifest(program, found, planned, module, identity)
@@ -104,11 +64,31 @@ def build(program: Program, target: str = "host", out: str | Path | None = None)
     return Build(program, found, planned, module, directory)
 
 
-def _check_finite(program: Program) -> None:
-    for variable in program.variables():
-        if not np.isfinite(variable.initial).all():
-            raise DataError(
-                f"parameter {variable.name} holds NaN or infinity", hint="train again, or load finite values"
+def _report(target: Target, planned: Plan, module: Module) -> str:
+    lines = [
+        f"{module.name} for {target.name}: arena {module.interface.arena_bytes:,} B (lower bound "
+        f"{planned.lower_bound_bytes:,} B), state {module.interface.state_bytes:,} B, "
+        f"constants {module.constant_bytes:,} B"
+    ]
+    for entry in planned.entries:
+        lines += [f"\n{entry.schedule.name}", memory_map(entry.problem, entry.placement)]
+    return "\n".join(lines)
+
+
+def _check_fit(target: Target, planned: Plan, module: Module) -> None:
+    """Refuses what cannot fit the target's memories, with the table of who takes what."""
+    stack_bytes = target.board.stack_bytes if target.board else 0
+    needed = {
+        "code": module.constant_bytes,
+        "data": stack_bytes + module.interface.state_bytes + module.interface.arena_bytes,
+    }
+    for role, byte_count in needed.items():
+        memory = next((m for m in target.memories if m.role == role), None)
+        if memory is not None and byte_count > memory.length:
+            raise PlanError(
+                f"{module.name} needs {byte_count:,} bytes of {memory.name} and {target.name} has "
+                f"{memory.length:,} (stack {stack_bytes:,})\n{_report(target, planned, module)}",
+                hint="make the model, or the batch of its training step, smaller",
             )
 
 
@@ -123,8 +103,6 @@ def _identity(program: Program, target: Target) -> Identity:
 
 def _manifest(program: Program, target: Target, planned: Plan, module: Module, identity: Identity) -> str:
     """Everything that identifies and measures a build. No date, user or path: equal input, equal bytes."""
-    from dataclasses import asdict
-
     content: dict[str, Any] = {
         "teeny_embed": VERSION,
         "abi_version": 1,
@@ -148,13 +126,18 @@ def _manifest(program: Program, target: Target, planned: Plan, module: Module, i
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:
     """All files or none: they are written beside the directory first."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    except OSError as error:
+        raise DataError(f"the output directory cannot be made: {error}", where=str(directory)) from None
     try:
         for name, text in files.items():
-            (staging / name).write_text(text)
+            (staging / name).write_text(text, encoding="utf-8")
         directory.mkdir(exist_ok=True)
         for name in files:
             (staging / name).replace(directory / name)
+    except OSError as error:
+        raise DataError(f"the files cannot be written: {error}", where=str(directory)) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -1,0 +1,13 @@
+"""What a user calls: `Program`, `build`, `verify`, `fit`, `profile`. A module each."""
+
+from teeny_embed.api.building import Build, build
+from teeny_embed.api.fitting import Epoch, FitReport, fit
+from teeny_embed.api.profiling import profile
+from teeny_embed.api.program import Program
+from teeny_embed.api.running import open_runner
+from teeny_embed.api.verification import Difference, VerificationReport, verify
+
+__all__ = [
+    "Build", "Difference", "Epoch", "FitReport", "Program", "VerificationReport", "build", "fit",
+    "open_runner", "profile", "verify",
+]  # fmt: skip

@@ -1,0 +1,77 @@
+"""`Program`: the entry points that make up one C module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from teeny_embed.emit_c.names import identifier
+from teeny_embed.errors import DataError, GraphError
+from teeny_embed.graph.canonicalize import canonicalize, freeze
+from teeny_embed.graph.node import Graph, Variable, print_graph
+from teeny_embed.graph.node import verify as verify_graph
+
+RESERVED = frozenset({"init", "reset", "save", "load", "check", "selftest"})
+"""Names that every module uses itself."""
+
+
+class Program:
+    """Entry points that share parameters, state and one arena: `Program("digits", infer=..., train_step=...)`.
+
+    Raises GraphError for names that C cannot use.
+    """
+
+    def __init__(self, name: str, **entry_points: Graph) -> None:
+        _check_names(name, list(entry_points))
+        self.name = name
+        self._traced = dict(entry_points)
+        self._canonicalize()
+
+    def _canonicalize(self) -> None:
+        """Parameters that no entry point assigns become constants, with the values that they have now."""
+        assigned = {variable for graph in self._traced.values() for variable, _ in graph.assigns}
+        self.entry_points = {
+            entry: canonicalize(freeze(verify_graph(graph), assigned)) for entry, graph in self._traced.items()
+        }
+        self.changes = tuple(change for graph in self.entry_points.values() for change in graph.changes)
+
+    def variables(self) -> list[Variable]:
+        """Variables of all entry points, frozen ones too, in order of first use."""
+        return list(dict.fromkeys(v for g in self._traced.values() for v in g.variables()))
+
+    def load(self, values: Mapping[str, npt.ArrayLike]) -> None:
+        """Sets variables by name, such as `FitReport.state`: what the next build starts from.
+
+        Others keep their values. Raises DataError.
+        """
+        variables = {variable.name: variable for variable in self.variables()}
+        if unknown := [name for name in values if name not in variables]:
+            raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint="it has " + ", ".join(variables))
+        for name, value in values.items():
+            variables[name].set(value)
+            variables[name].start_from(variables[name].value)
+            variables[name].draw = None
+        self._canonicalize()
+
+    def text(self) -> str:
+        """The reference graphs, printed."""
+        return "\n".join(f"{n}:\n{print_graph(g)}" for n, g in self.entry_points.items())
+
+
+def _check_names(name: str, entries: list[str]) -> None:
+    if identifier(name) != name or name != name.lower():
+        hint = f"try {identifier(name.lower())!r}"
+        raise GraphError(f"program name {name!r} is no lower-case C identifier", hint=hint)
+    if not entries:
+        raise GraphError(f"program {name} has no entry points", hint="Program(name, infer=te.trace(net, x))")
+    if reserved := sorted(RESERVED & set(entries)):
+        raise GraphError(f"entry point {reserved[0]!r} is a name that every module uses itself")
+
+
+def check_finite(program: Program) -> None:
+    """Raises DataError if a parameter or state starts with NaN or infinity."""
+    for variable in program.variables():
+        if not np.isfinite(variable.initial).all():
+            raise DataError(f"{variable.name} holds NaN or infinity", hint="train again, or load finite values")

@@ -1,0 +1,83 @@
+"""Where a build runs: NumPy, this machine, or its target's board under QEMU; and what its statuses mean."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from teeny_embed.api.building import Build
+from teeny_embed.deploy.host import HostLibrary
+from teeny_embed.deploy.qemu import QemuBoard
+from teeny_embed.deploy.reference import ReferenceRunner
+from teeny_embed.deploy.runner import Array, Runner
+from teeny_embed.deploy.toolchain import board_of, build_firmware
+from teeny_embed.errors import DataError, DeviceError
+
+PLACES = ("numpy", "host", "qemu")
+
+OK, ERR_NONFINITE = 0, -6
+MEANINGS = {
+    -1: "TE_ERR_ARGUMENT (a learning rate is NaN, infinite or negative)",
+    -4: "TE_ERR_STATE (the state was not reset)",
+    -5: "TE_ERR_RANGE (a label or index is out of range)",
+    -6: "TE_ERR_NONFINITE (the loss is NaN or infinite)",
+}
+
+
+@contextmanager
+def open_runner(
+    build: Build, on: str = "host", compiler: str | None = None, flags: Sequence[str] | None = None
+) -> Iterator[Runner]:
+    """Runs `build` on "numpy", "host" or "qemu"; reset, so that it can be called.
+
+    `compiler` ("gcc", "clang" or another) and `flags` (after the target's own, such as "-O0") are for the
+    model's sources alone. Raises DataError, ToolError, DeviceError.
+    """
+    if on not in PLACES:
+        raise DataError(f"there is no place {on!r} to run on", hint="known are " + ", ".join(PLACES))
+    with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
+        with _runner(build, on, Path(folder), compiler, flags) as runner:
+            expect_ok(runner.reset(), "reset")
+            yield runner
+
+
+def _runner(
+    build: Build, on: str, folder: Path, compiler: str | None, flags: Sequence[str] | None
+) -> Runner:
+    if on == "numpy":
+        return ReferenceRunner(build.interface, build.program.entry_points)
+    if on == "host":
+        return HostLibrary(build.interface, build.directory, compiler or "gcc", ("-O2",) if flags is None else flags)
+    board = board_of(build.target)
+    elf = build_firmware(
+        build.target, build.interface, build.directory, folder, extra_flags=flags or (), compiler=compiler
+    )
+    return QemuBoard(elf, board, build.interface)
+
+
+def expect_ok(status: int, what: str) -> None:
+    """Raises DeviceError that says what a status means."""
+    if status != OK:
+        raise DeviceError(f"{what} was refused with status {status}: {MEANINGS.get(status, 'unknown')}")
+
+
+def call(runner: Runner, entry: str, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+    """The outputs of an entry point. Raises DeviceError if the model refuses the inputs."""
+    status, outputs = runner.call(entry, inputs)
+    expect_ok(status, entry)
+    return outputs
+
+
+def differing_bits(a: npt.ArrayLike, b: npt.ArrayLike) -> int:
+    """Bits in which two arrays of one type differ. Any NaN equals any NaN, +0 does not equal -0."""
+    left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    word = f"u{left.dtype.itemsize}"
+    bits = np.bitwise_count(left.view(word) ^ right.view(word))
+    if left.dtype.kind == "f":
+        bits = np.where(np.isnan(left) & np.isnan(right), 0, bits)
+    return int(bits.sum(dtype=np.int64))

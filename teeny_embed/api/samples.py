@@ -1,0 +1,131 @@
+"""Inputs for an entry point: drawn at random, or the user's own, one sample after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeny_embed.deploy.runner import Array
+from teeny_embed.emit_c.interface import Argument, EntryPoint
+from teeny_embed.errors import DataError
+from teeny_embed.graph.node import Graph
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def inputs_of(entry: EntryPoint) -> list[Argument]:
+    """The inputs, in order."""
+    return [argument for argument in entry.arguments if argument.direction == "in"]
+
+
+def outputs_of(entry: EntryPoint) -> list[Argument]:
+    """The outputs, in order."""
+    return [argument for argument in entry.arguments if argument.direction == "out"]
+
+
+def rates(graph: Graph) -> list[str]:
+    """Names of inputs that are learning rates."""
+    return [check.node.name for check in graph.checks if check.kind == "rate"]
+
+
+# ---- Random -------------------------------------------------------------------------------------------
+
+
+def draw(entry: EntryPoint, graph: Graph, rng: np.random.Generator, lr: float) -> dict[str, Array]:
+    """Inputs that the entry point accepts: normal floats, integers in range, `lr` for learning rates."""
+    bounds = {check.node.name: check.bound for check in graph.checks if check.kind == "range"}
+    drawn = {a.name: _draw(a, bounds.get(a.name), rng) for a in inputs_of(entry)}
+    return drawn | {name: np.float32(lr) for name in rates(graph)}
+
+
+def _draw(argument: Argument, bound: int | None, rng: np.random.Generator) -> Array:
+    dtype = np.dtype(argument.dtype)
+    if dtype.kind == "f":
+        return np.asarray(rng.standard_normal(argument.shape), dtype)
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, argument.shape), dtype)
+    limits = np.iinfo(dtype)
+    low, high = (0, bound) if bound is not None else (int(limits.min), int(limits.max) + 1)
+    return np.asarray(rng.integers(low, high, argument.shape, dtype), dtype)
+
+
+# ---- The user's -----------------------------------------------------------------------------------------
+
+
+def read_vectors(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file. Raises DataError."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError("the file is no .npz archive", where=str(path))
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"the vectors cannot be read: {error}", where=str(path)) from None
+
+
+def select(vectors: Arrays, entry: EntryPoint, optional: list[str]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What of `vectors` is for this entry point: inputs and expected outputs, by name.
+
+    An array is named after an input or output, or in0, in1, ..., out0, ... by position; samples are
+    along the first axis. Raises DataError if an input that is not `optional` is missing.
+    """
+    inputs = _pick(vectors, inputs_of(entry), "in")
+    if missing := [a.name for a in inputs_of(entry) if a.name not in inputs and a.name not in optional]:
+        raise DataError(
+            f"the vectors lack input {missing[0]!r} of {entry.name}",
+            hint=f"they hold {', '.join(vectors) or 'nothing'}; name it {missing[0]!r} or by position, in0, in1, ...",
+        )
+    outputs = _pick(vectors, outputs_of(entry), "out")
+    counts = {name: len(array) for name, array in (inputs | outputs).items()}
+    if not counts or 0 in counts.values():
+        raise DataError("the vectors are empty")
+    if len(set(counts.values())) != 1:
+        raise DataError(f"the vectors differ in their number of samples: {counts}")
+    return inputs, outputs
+
+
+def _pick(vectors: Arrays, arguments: list[Argument], prefix: str) -> dict[str, Array]:
+    found = {}
+    for position, argument in enumerate(arguments):
+        name = argument.name if argument.name in vectors else f"{prefix}{position}"
+        if name in vectors:
+            found[argument.name] = as_samples(vectors[name], argument)
+    return found
+
+
+def as_samples(array: npt.ArrayLike, argument: Argument) -> Array:
+    """[samples, *shape] of the argument's dtype; a leading extent 1 of the shape may be left out."""
+    given = np.asarray(array)
+    shapes = [argument.shape, argument.shape[1:]] if argument.shape[:1] == (1,) else [argument.shape]
+    if given.ndim == 0 or given.shape[1:] not in shapes:
+        raise DataError(
+            f"{argument.name} has samples of shape {list(given.shape[1:])}, expected {list(argument.shape)}",
+            hint="samples are along the first axis",
+        )
+    return cast(given, argument).reshape(len(given), *argument.shape)
+
+
+def cast(array: Array, argument: Argument) -> Array:
+    """`array` in the argument's dtype: floats are rounded, integers must keep their value."""
+    wanted = np.dtype(argument.dtype)
+    if array.dtype == wanted:
+        return array
+    with np.errstate(all="ignore"):
+        converted = array.astype(wanted)
+    exact = wanted.kind == "f" and array.dtype.kind in "fiub"
+    if not exact and (array.dtype.kind not in "iub" or not np.array_equal(converted, array)):
+        raise DataError(f"{argument.name} is {array.dtype} and cannot become {wanted} without changing values")
+    return converted
+
+
+def batches(arrays: list[Array], arguments: list[Argument], batch: int) -> Iterator[dict[str, Array]]:
+    """Whole batches of data along their first axis, in order; each in its argument's shape."""
+    for start in range(0, len(arrays[0]) - batch + 1, batch):
+        yield {
+            argument.name: array[start : start + batch].reshape(argument.shape)
+            for array, argument in zip(arrays, arguments, strict=True)
+        }

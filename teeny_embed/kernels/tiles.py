@@ -1,0 +1,135 @@
+"""Tiles: how many neighbouring outputs are computed together, and which parts of the output space need tests.
+
+Neighbours share loads and loop overhead; each has an accumulator of its own, so the order of its sum, and
+with it every bit, stays as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.affine import Affine, fixed
+from teeny_embed.graph.step import Read, Step
+from teeny_embed.target import Target
+
+Tile = Mapping[str, int]
+Bound = tuple[Affine, int]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Positions begin .. end - 1 of one output dim, `tile` at a time; `inside`: no bound needs a test."""
+
+    begin: int
+    end: int
+    tile: int
+    inside: bool
+
+    @property
+    def single(self) -> bool:
+        """Whether one tile covers it."""
+        return self.end - self.begin == self.tile
+
+
+def fold_bounds(step: Step) -> tuple[Bound, ...]:
+    """Index maps of the fold that can leave their tensor, with the extent that they must stay below."""
+    found = [
+        (i, extent)
+        for read in step.fold_reads().values()
+        for i, extent in zip(read.index, read.shape, strict=True)
+        if read.fill is None and isinstance(i, Affine) and not i.in_range(extent, step.sizes)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def ranges(step: Step, bounds: Sequence[Bound], d: str, tile: int) -> list[Range]:
+    """Border, interior and rest of one output dim."""
+    extent = step.sizes[d]
+    concerned = [b for b in bounds if d in b[0].dims]
+    if tile == 1:
+        return [Range(0, extent, 1, not concerned)]
+    begin, end = _interior(step, concerned, d)
+    whole = begin + (end - begin) // tile * tile
+    parts = [Range(0, begin, 1, False), Range(begin, whole, tile, True)]
+    parts += [Range(whole, end, end - whole, True), Range(end, extent, 1, False)]
+    return [p for p in parts if p.begin < p.end]
+
+
+def _interior(step: Step, bounds: Sequence[Bound], d: str) -> tuple[int, int]:
+    """Positions of `d` at which the index maps stay inside for every fold point."""
+    extent = step.sizes[d]
+    inside = [p for p in range(extent) if all(_stays_inside(step, b, d, p) for b in bounds)]
+    return (inside[0], inside[-1] + 1) if inside else (extent, extent)
+
+
+def _stays_inside(step: Step, bound: Bound, d: str, position: int) -> bool:
+    i, extent = bound
+    if i.exact:
+        return False
+    low, high = i.substitute({d: fixed(position)}).bounds(step.sizes)
+    return low >= 0 and high // i.divisor < extent
+
+
+# ---- Choosing -------------------------------------------------------------------------------------------
+
+_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
+_SPARE_REGISTERS = 5  # of 32: one operand's value, the guard, the scheduler's room
+_MAP_TILE = 8  # outputs of a map per turn of its loop: amortises the loop's own instructions
+
+
+def choose_tile(step: Step, target: Target) -> Tile:
+    """The tile with the least estimated cycles for a core with floating-point registers; none for others."""
+    if not target.has("fpu") or not step.dims:
+        return {}
+    if not step.folds:
+        name, extent = step.dims[-1]
+        return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0)}
+    if any(f.term is None for f in step.folds):
+        return {}
+    free = [d for d, _ in step.dims if d not in _absence_dims(step)]
+    bounds = fold_bounds(step)
+    candidates = list(_candidates(step, free, target.float_registers - _SPARE_REGISTERS))
+    return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile)))
+
+
+def _absence_dims(step: Step) -> set[str]:
+    """Dims on which it depends whether a term is absent: tiles along them could not share the test."""
+    absences = [f.absent for f in step.folds if f.absent is not None]
+    names = {leaf.attr for leaf in s.leaves(*absences) if leaf.op == "var"}
+    direct = {leaf.attr for leaf in s.leaves(*absences) if leaf.op == "index"}
+    return direct | {d for n in names for d in step.reads[n].dims()}
+
+
+def _candidates(step: Step, free: Sequence[str], register_count: int) -> Iterable[Tile]:
+    sizes = step.sizes
+    yield {}
+    for d in free:
+        yield from ({d: t} for t in _SIZES if 1 < t <= min(sizes[d], register_count))
+    for a, b in itertools.combinations(free, 2):
+        for t, u in itertools.product(_SIZES, _SIZES):
+            if 1 < t <= sizes[a] and 1 < u <= sizes[b] and t * u <= register_count:
+                yield {a: t, b: u}
+
+
+def _cycles(step: Step, bounds: Sequence[Bound], tile: Tile) -> float:
+    """Estimated cycles of all fold points, in the costs of an Armv7E-M core: load 2, arithmetic 1, loop 5."""
+    reads = step.fold_reads().values()
+    parts = [ranges(step, bounds, d, tile.get(d, 1)) for d, _ in step.dims]
+    total = 0.0
+    for combination in itertools.product(*parts):
+        used = {d: r.tile for (d, _), r in zip(step.dims, combination, strict=True)}
+        turns = prod((r.end - r.begin) // r.tile for r in combination)
+        guard = 4 if any(f.absent is not None for f in step.folds) else 0
+        border = 0 if all(r.inside for r in combination) else 2
+        work = 2 * sum(_distinct(r, used) for r in reads) + 2 * prod(used.values()) + 5 + guard + border
+        total += turns * work + 40  # code of its own for each combination
+    return total
+
+
+def _distinct(read: Read, used: Tile) -> int:
+    """Different elements that the positions of one tile read at one fold point."""
+    return prod(used.get(d, 1) for d in read.dims())

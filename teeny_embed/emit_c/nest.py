@@ -48,7 +48,10 @@ class Segment:
     guard_loads: list[str]
     guard: str
     """Whether the term is not absent, where all tile positions agree."""
+    whole: str
+    """Whether the terms of all tile positions exist, where some may not; else `border` instead of `update`."""
     update: list[str]
+    border: list[str]
     combine: list[str]
     finish: list[str]
 
@@ -84,7 +87,7 @@ class _Nest:
         samples = [Level(d, "0", str(e), 1) for level in step.levels[:-1] for d, e in level]
         terms = [Level(d, "0", str(e), 1) for d, e in (step.levels[-1] if step.levels else ())]
         tests = place.limit(terms, samples, outer)
-        result = Segment(outer, [], [], samples, [], terms, conjunction(tests), [], "", [], [], [])
+        result = Segment(outer, [], [], samples, [], terms, conjunction(tests), [], "", "", [], [], [], [])
         place.statements(result)
         return result
 
@@ -102,6 +105,8 @@ class _Place:
         self.loads: dict[str, str] = {}
         self.accumulators: dict[tuple[str, int], dict[Scalar, str]] = {}
         self.tested = False
+        self.straddling: list[tuple[Affine, int]] = []
+        """Bounds that some positions of one tile may meet and others not."""
 
     def temporary(self) -> str:
         return self.names.unique("t")
@@ -116,6 +121,11 @@ class _Place:
         tests = []
         levels = {level.variable: level for level in terms}
         for i, extent in self.nest.bounds:
+            if any(
+                d in self.ranges and self.ranges[d].tile > 1 and not self.ranges[d].inside for d in i.dims
+            ):
+                self.straddling.append((i, extent))
+                continue
             if (
                 all(self.ranges[d].inside for d in i.dims if d in self.ranges)
                 and not i.exact
@@ -183,14 +193,19 @@ class _Place:
         update_names: dict[int, dict[Scalar, str]] = {}
         depth = [*segment.outer, *segment.samples, *segment.terms]
         if step.folds:
-            needed_first = {n for n, r in self.nest.fold_reads.items() if n in self.nest.absence_reads}
-            for first in (True, False):
-                reads = {n: r for n, r in self.nest.fold_reads.items() if (n in needed_first) == first}
-                here = segment.guard_loads if first else segment.update
-                for number, offset in enumerate(self.positions):
-                    known = update_names.setdefault(number, {})
-                    known.update(self._load_all(reads, offset, segment, depth, len(depth), here))
+            late = {n: r for n, r in self.nest.fold_reads.items() if self._is_late(n, r)}
+            early = {n: r for n, r in self.nest.fold_reads.items() if n not in late}
+            for number, offset in enumerate(self.positions):
+                loaded = self._load_all(early, offset, segment, depth, len(depth), segment.guard_loads)
+                update_names[number] = loaded
+            before = dict(self.loads)
+            for number, offset in enumerate(self.positions):
+                update_names[number] |= self._load_all(
+                    late, offset, segment, depth, len(depth), segment.update
+                )
             self._fold(segment, update_names)
+            if self.straddling:
+                self._border(segment, late, depth, update_names, before)
         finish_names = {}
         shallow = len(segment.outer)
         for number, offset in enumerate(self.positions):
@@ -241,7 +256,7 @@ class _Place:
         """How many loops must be open before the position is known; all of them for a written buffer."""
         if (
             read.affine() is None
-            or (self.tested and self._may_leave(read))
+            or ((self.tested or self.straddling) and self._may_leave(read))
             or any(
                 o.buffer is read.buffer or self.nest.pointers[o.buffer] == self.nest.pointers[read.buffer]
                 for o in self.step.outputs
@@ -251,6 +266,10 @@ class _Place:
         variables = [level.variable for level in depth]
         needed = [variables.index(d) + 1 for d in read.dims() if d in variables]
         return max(needed, default=0)
+
+    def _is_late(self, name: str, read: Read) -> bool:
+        """Whether a fold's read waits for the guard, or for the test of the tile where one is needed."""
+        return self._may_leave(read) if self.straddling else name not in self.nest.absence_reads
 
     def _may_leave(self, read: Read) -> bool:
         return any((i, e) in self.nest.bounds for i, e in zip(read.index, read.shape, strict=True))
@@ -309,7 +328,41 @@ class _Place:
                 segment.combine += [
                     f"{totals[f.accumulator]} += {parts[f.accumulator]};" for f in self.step.folds
                 ]
-            self._update(segment, {**names[number], **inner}, inner, shared is not None)
+            segment.update += self._update({**names[number], **inner}, inner, shared is not None)
+
+    def _border(
+        self, segment: Segment, late: Mapping[str, Read], depth: list[Level],
+        names: Mapping[int, dict[Scalar, str]], before: dict[str, str],
+    ) -> None:  # fmt: skip
+        """The fold position by position, each with its own test, for tiles that lie across a border."""
+        segment.whole = conjunction(self._whole_tests())
+        prefix = "part" if segment.samples else "sum"
+        for number, offset in enumerate(self.positions):
+            self.loads = dict(before)
+            lines: list[str] = []
+            inner = self._accumulators(prefix, number)
+            loaded = self._load_all(late, offset, segment, depth, len(depth), lines)
+            lines += self._update({**names[number], **loaded, **inner}, inner, bool(segment.guard))
+            shift = {d: dim(d) + n for d, n in offset.items()}
+            tests = [t for i, e in self.straddling for t in self._tests(i.substitute(shift), e)]
+            segment.border += [f"if ({conjunction(tests)}) {{", *lines, "}"] if tests else lines
+        self.loads = dict(before)
+
+    def _whole_tests(self) -> list[str]:
+        """What must hold for every position of a tile to stay inside: tests at its extreme positions."""
+        tests = []
+        for i, extent in self.straddling:
+            ends: list[dict[str, Affine]] = [
+                {},
+                {},
+            ]  # offsets of the positions with the least and the greatest value of i
+            for d, c in i.terms:
+                last = self.ranges[d].tile - 1 if d in self.ranges else 0
+                ends[c > 0][d], ends[c < 0][d] = dim(d) + last, dim(d)
+            low, high = (i.substitute(e) for e in ends)
+            tests += [t for t in self._tests(low, extent) if ">=" in t]
+            tests += [t for t in self._tests(high, extent) if "<" in t]
+        return tests
 
     def _declare(self, fold: Fold, name: str) -> str:
         return f"{C_TYPES[fold.dtype]} {name} = {literal(fold.start.attr, fold.dtype, self.nest.module)};"
@@ -325,26 +378,22 @@ class _Place:
         return texts.pop() if len(texts) == 1 else None
 
     def _update(
-        self, segment: Segment, names: Mapping[Scalar, str], accumulators: Mapping[Scalar, str], guarded: bool
-    ) -> None:
+        self, names: Mapping[Scalar, str], accumulators: Mapping[Scalar, str], guarded: bool
+    ) -> list[str]:
+        """One term added to the accumulators of one position."""
         printer = ScalarPrinter(self.nest.module, names, self.temporary)
         plain = [f for f in self.step.folds if f.term is not None and (guarded or f.absent is None)]
         terms = printer.print([f.term for f in plain if f.term is not None])
         others = [f for f in self.step.folds if f not in plain]
         updates = printer.print([f.update for f in others])
-        segment.update += printer.lines
-        segment.update += [
-            f"{accumulators[f.accumulator]} += {t};" for f, t in zip(plain, terms, strict=True)
-        ]
+        lines = [*printer.lines]
+        lines += [f"{accumulators[f.accumulator]} += {t};" for f, t in zip(plain, terms, strict=True)]
         if len(others) == 1:
-            segment.update.append(f"{accumulators[others[0].accumulator]} = {updates[0]};")
-            return
+            return [*lines, f"{accumulators[others[0].accumulator]} = {updates[0]};"]
         fresh = [self.temporary() for _ in others]  # all new values before any is stored
         for f, t, u in zip(others, fresh, updates, strict=True):
-            segment.update.append(f"const {C_TYPES[f.dtype]} {t} = {u};")
-        segment.update += [
-            f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)
-        ]
+            lines.append(f"const {C_TYPES[f.dtype]} {t} = {u};")
+        return lines + [f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)]
 
     def _finish(self, segment: Segment, names: Mapping[int, dict[Scalar, str]]) -> None:
         stores: list[str] = []

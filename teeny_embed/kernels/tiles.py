@@ -22,7 +22,11 @@ Bound = tuple[Affine, int]
 
 @dataclass(frozen=True)
 class Range:
-    """Positions begin .. end - 1 of one output dim, `tile` at a time; `inside`: no bound needs a test."""
+    """Positions begin .. end - 1 of one output dim, `tile` at a time; `inside`: no bound needs a test.
+
+    A tile of several positions that is not inside is tested as a whole at each fold point, and position by
+    position where that fails.
+    """
 
     begin: int
     end: int
@@ -53,9 +57,13 @@ def ranges(step: Step, bounds: Sequence[Bound], d: str, tile: int) -> list[Range
     if tile == 1:
         return [Range(0, extent, 1, not concerned)]
     begin, end = _interior(step, concerned, d)
+    if end - begin < tile:  # as in a weight gradient, where the fold crosses the border
+        begin, end, inside = 0, extent, False
+    else:
+        inside = True
     whole = begin + (end - begin) // tile * tile
-    parts = [Range(0, begin, 1, False), Range(begin, whole, tile, True)]
-    parts += [Range(whole, end, end - whole, True), Range(end, extent, 1, False)]
+    parts = [Range(0, begin, 1, False), Range(begin, whole, tile, inside)]
+    parts += [Range(whole, end, end - whole, inside), Range(end, extent, 1, False)]
     return [p for p in parts if p.begin < p.end]
 
 
@@ -90,8 +98,9 @@ def choose_tile(step: Step, target: Target) -> Tile:
         return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0)}
     if any(f.term is None for f in step.folds):
         return {}
-    free = [d for d, _ in step.dims if d not in _absence_dims(step)]
     bounds = fold_bounds(step)
+    fixed_dims = _absence_dims(step) | {d for i, _ in bounds if i.exact for d in i.dims}
+    free = [d for d, _ in step.dims if d not in fixed_dims]
     candidates = list(_candidates(step, free, target.float_registers - _SPARE_REGISTERS))
     return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile)))
 

@@ -9,21 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.data import Digits
-from support.nets import NETS, OPTIMIZERS, Case
+from support.nets import ALL_CASES, CASES, NETS, Case
 from support.runners import CORES, EVERYWHERE, HOSTS, Place
 from support.runs import Run, assert_equal_runs, train
 from teeny_embed import api
 from teeny_embed.deploy.reference import ReferenceRunner
 
 SHORT_STEPS, LONG_STEPS = 4, 50
-ALL_CASES = [Case(net, optimizer, batch) for net in NETS for optimizer in OPTIMIZERS for batch in (1, 8)]
-
-# Every net with every optimizer once, at alternating batch sizes.
-SHORT_CASES = [
-    Case(net, optimizer, (1, 8)[(i + j) % 2])
-    for i, net in enumerate(NETS)
-    for j, optimizer in enumerate(OPTIMIZERS)
-]
 SHORT_PLACES = (*HOSTS, Place("cortex-m4f"))
 
 Runs = Callable[[Case, int], Run]
@@ -55,7 +47,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Builds:
 
 
 def short_table() -> Iterator[tuple[Case, Place]]:
-    yield from ((case, place) for case in SHORT_CASES for place in SHORT_PLACES)
+    yield from ((case, place) for case in CASES for place in SHORT_PLACES)
     others = [Place(core) for core in CORES if core != "cortex-m4f"]
     nets = [Case(net, "adam", 1) for net in NETS if net != "lenet5"]
     yield from zip(nets, others, strict=True)

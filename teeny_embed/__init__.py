@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from teeny_embed.api import Program as Program
     from teeny_embed.api import VerificationReport as VerificationReport
     from teeny_embed.api import build as build
+    from teeny_embed.api import compare as compare
     from teeny_embed.api import fit as fit
     from teeny_embed.api import open_runner as open_runner
     from teeny_embed.api import profile as profile
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
     from teeny_embed.autograd.reverse import grad as grad
     from teeny_embed.autograd.reverse import value_and_grad as value_and_grad
     from teeny_embed.autograd.training import train_step as train_step
+    from teeny_embed.errors import AttributeValueError as AttributeValueError
+    from teeny_embed.errors import DataError as DataError
+    from teeny_embed.errors import DeviceError as DeviceError
+    from teeny_embed.errors import DTypeError as DTypeError
+    from teeny_embed.errors import GraphError as GraphError
+    from teeny_embed.errors import PlanError as PlanError
+    from teeny_embed.errors import ShapeError as ShapeError
+    from teeny_embed.errors import TargetError as TargetError
     from teeny_embed.errors import TeenyError as TeenyError
+    from teeny_embed.errors import ToolError as ToolError
+    from teeny_embed.errors import VerificationError as VerificationError
     from teeny_embed.graph.node import Variable as Variable
     from teeny_embed.graph.node import name_scope as name_scope
     from teeny_embed.graph.tensor import Tensor as Tensor
@@ -30,20 +41,21 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "teeny_embed.api": (
-        "Build", "FitReport", "Program", "VerificationReport", "build", "fit", "open_runner", "profile", "verify",
+        "Build", "FitReport", "Program", "VerificationReport", "build", "compare", "fit", "open_runner",
+        "profile", "verify",
     ),
     "teeny_embed.autograd.reverse": ("grad", "value_and_grad"),
     "teeny_embed.autograd.training": ("train_step",),
     "teeny_embed.errors": (
-        "AttributeValueError", "DTypeError", "DataError", "DeviceError", "GraphError", "PlanError", "ShapeError",
-        "TargetError", "TeenyError", "ToolError", "VerificationError",
+        "AttributeValueError", "DTypeError", "DataError", "DeviceError", "GraphError", "PlanError",
+        "ShapeError", "TargetError", "TeenyError", "ToolError", "VerificationError",
     ),
     "teeny_embed.graph.node": ("Variable", "name_scope"),
     "teeny_embed.graph.tensor": ("Tensor", "assign", "constant", "input", "read", "trace"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from teeny_embed import target as targets
 from teeny_embed.api.program import Program, check_finite
 from teeny_embed.emit_c.interface import Interface
-from teeny_embed.emit_c.module import Module, build_module
+from teeny_embed.emit_c.module import Module, NodeFunction, build_module
 from teeny_embed.emit_c.render import VERSION, Identity, render
 from teeny_embed.errors import DataError, PlanError
 from teeny_embed.graph.fuse import fuse
@@ -116,12 +116,19 @@ def _manifest(program: Program, target: Target, planned: Plan, module: Module, i
         "arena_lower_bound_bytes": planned.lower_bound_bytes,
         "state_bytes": module.interface.state_bytes,
         "constant_bytes": module.constant_bytes,
-        "nodes": [
-            {"function": n.name, "title": n.title, "layers": list(n.layers), "macs": n.macs, "uses": list(n.uses)}
-            for n in module.nodes
-        ],
+        "nodes": [_node_row(node) for node in module.nodes],
     }
     return json.dumps(content, indent=1) + "\n"
+
+
+def _node_row(node: NodeFunction) -> dict[str, Any]:
+    return {
+        "function": node.name,
+        "title": node.title,
+        "layers": list(node.layers),
+        "macs": node.macs,
+        "uses": list(node.uses),
+    }
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

@@ -85,7 +85,7 @@ def fit(
 
 
 def score(runner: Runner, data: Data, labels: npt.ArrayLike) -> float:
-    """How good `infer` is: the share of right answers where labels are integers, else minus the mean square error.
+    """How good `infer` is. Integer labels: the share of right answers; others: minus the mean square error.
 
     Raises DataError.
     """
@@ -114,7 +114,7 @@ class _DataSet:
         self.batch = self.arguments[0].shape[0] if self.arguments[0].shape else 1
         if batch not in (None, self.batch):
             hint = f'trace the training step with te.input("{self.arguments[0].name}", ({batch}, ...))'
-            raise DataError(f"the program's training step takes batches of {self.batch}, not {batch}", hint=hint)
+            raise DataError(f"the training step takes batches of {self.batch}, not {batch}", hint=hint)
         arrays = _arrays(data, self.arguments[:-1])
         self.arrays = [*arrays, _samples(labels, self.arguments[-1], self.batch)]
         _same_length(self.arrays, self.batch)

@@ -155,8 +155,6 @@ def _call_each(build: Build, runner: QemuBoard) -> None:
         call(runner, entry.name, draw(entry, build.program.entry_points[entry.name], rng, lr=0.01))
 
 
-def _counted(
-    elf: Path, segments: Mapping[int, measure.Histogram], first: int, node_count: int
-) -> _Counted:
+def _counted(elf: Path, segments: Mapping[int, measure.Histogram], first: int, node_count: int) -> _Counted:
     found = [segments.get(first + i, {}) for i in range(node_count + 1)]
     return _Counted(elf, tuple(found[:-1]), found[-1])

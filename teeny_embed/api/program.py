@@ -18,7 +18,7 @@ RESERVED = frozenset({"init", "reset", "save", "load", "check", "selftest"})
 
 
 class Program:
-    """Entry points that share parameters, state and one arena: `Program("digits", infer=..., train_step=...)`.
+    """Entry points that share parameters, state and one arena: `Program("net", infer=..., train_step=...)`.
 
     Raises GraphError for names that C cannot use.
     """
@@ -33,7 +33,8 @@ class Program:
         """Parameters that no entry point assigns become constants, with the values that they have now."""
         assigned = {variable for graph in self._traced.values() for variable, _ in graph.assigns}
         self.entry_points = {
-            entry: canonicalize(freeze(verify_graph(graph), assigned)) for entry, graph in self._traced.items()
+            entry: canonicalize(freeze(verify_graph(graph), assigned))
+            for entry, graph in self._traced.items()
         }
         self.changes = tuple(change for graph in self.entry_points.values() for change in graph.changes)
 
@@ -48,7 +49,8 @@ class Program:
         """
         variables = {variable.name: variable for variable in self.variables()}
         if unknown := [name for name in values if name not in variables]:
-            raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint="it has " + ", ".join(variables))
+            hint = "it has " + ", ".join(variables)
+            raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint=hint)
         for name, value in values.items():
             variables[name].set(value)
             variables[name].start_from(variables[name].value)
@@ -74,4 +76,5 @@ def check_finite(program: Program) -> None:
     """Raises DataError if a parameter or state starts with NaN or infinity."""
     for variable in program.variables():
         if not np.isfinite(variable.initial).all():
-            raise DataError(f"{variable.name} holds NaN or infinity", hint="train again, or load finite values")
+            hint = "train again, or load finite values"
+            raise DataError(f"{variable.name} holds NaN or infinity", hint=hint)

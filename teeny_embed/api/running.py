@@ -18,6 +18,7 @@ from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.deploy.toolchain import board_of, build_firmware
 from teeny_embed.errors import DataError, DeviceError
 
+HOST_FLAGS = ("-O2",)
 PLACES = ("numpy", "host", "qemu")
 
 OK, ERR_NONFINITE = 0, -6
@@ -40,19 +41,20 @@ def open_runner(
     """
     if on not in PLACES:
         raise DataError(f"there is no place {on!r} to run on", hint="known are " + ", ".join(PLACES))
-    with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
-        with _runner(build, on, Path(folder), compiler, flags) as runner:
-            expect_ok(runner.reset(), "reset")
-            yield runner
+    with (
+        tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder,
+        _runner(build, on, Path(folder), compiler, flags) as runner,
+    ):
+        expect_ok(runner.reset(), "reset")
+        yield runner
 
 
-def _runner(
-    build: Build, on: str, folder: Path, compiler: str | None, flags: Sequence[str] | None
-) -> Runner:
+def _runner(build: Build, on: str, folder: Path, compiler: str | None, flags: Sequence[str] | None) -> Runner:
     if on == "numpy":
         return ReferenceRunner(build.interface, build.program.entry_points)
     if on == "host":
-        return HostLibrary(build.interface, build.directory, compiler or "gcc", ("-O2",) if flags is None else flags)
+        options = HOST_FLAGS if flags is None else flags
+        return HostLibrary(build.interface, build.directory, compiler or "gcc", options)
     board = board_of(build.target)
     elf = build_firmware(
         build.target, build.interface, build.directory, folder, extra_flags=flags or (), compiler=compiler

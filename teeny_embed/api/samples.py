@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeny_embed.deploy.runner import Array
-from teeny_embed.emit_c.interface import Argument, EntryPoint
+from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
 from teeny_embed.errors import DataError
 from teeny_embed.graph.node import Graph
 
@@ -39,7 +39,7 @@ def draw(entry: EntryPoint, graph: Graph, rng: np.random.Generator, lr: float) -
     """Inputs that the entry point accepts: normal floats, integers in range, `lr` for learning rates."""
     bounds = {check.node.name: check.bound for check in graph.checks if check.kind == "range"}
     drawn = {a.name: _draw(a, bounds.get(a.name), rng) for a in inputs_of(entry)}
-    return drawn | {name: np.float32(lr) for name in rates(graph)}
+    return drawn | {name: np.asarray(lr, np.float32) for name in rates(graph)}
 
 
 def _draw(argument: Argument, bound: int | None, rng: np.random.Generator) -> Array:
@@ -67,25 +67,41 @@ def read_vectors(path: Path) -> dict[str, Array]:
         raise DataError(f"the vectors cannot be read: {error}", where=str(path)) from None
 
 
-def select(vectors: Arrays, entry: EntryPoint, optional: list[str]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What of `vectors` is for this entry point: inputs and expected outputs, by name.
+def matching(interface: Interface, graphs: Mapping[str, Graph], vectors: Arrays) -> list[EntryPoint]:
+    """The entry points whose inputs `vectors` hold, learning rates aside; only the first if all go by position.
 
-    An array is named after an input or output, or in0, in1, ..., out0, ... by position; samples are
-    along the first axis. Raises DataError if an input that is not `optional` is missing.
+    An array is named after an input or output, or in0, in1, ..., out0, ... by position. Raises DataError.
     """
-    inputs = _pick(vectors, inputs_of(entry), "in")
-    if missing := [a.name for a in inputs_of(entry) if a.name not in inputs and a.name not in optional]:
-        raise DataError(
-            f"the vectors lack input {missing[0]!r} of {entry.name}",
-            hint=f"they hold {', '.join(vectors) or 'nothing'}; name it {missing[0]!r} or by position, in0, in1, ...",
+    found = [e for e in interface.entry_points if not _missing(e, graphs[e.name], vectors)]
+    if not found:
+        first = interface.entry_points[0]
+        missing = _missing(first, graphs[first.name], vectors)[0]
+        hint = (
+            f"they hold {', '.join(vectors) or 'nothing'}; name it {missing!r}, or by position in0, in1, ..."
         )
-    outputs = _pick(vectors, outputs_of(entry), "out")
+        raise DataError(f"the vectors lack input {missing!r} of {first.name}", hint=hint)
+    return found if set(vectors) & {a.name for e in found for a in inputs_of(e)} else found[:1]
+
+
+def samples(
+    entry: EntryPoint, graph: Graph, vectors: Arrays, lr: float
+) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+    """Inputs and expected outputs of each call; samples are along the first axis. Raises DataError."""
+    inputs, outputs = _pick(vectors, inputs_of(entry), "in"), _pick(vectors, outputs_of(entry), "out")
     counts = {name: len(array) for name, array in (inputs | outputs).items()}
-    if not counts or 0 in counts.values():
-        raise DataError("the vectors are empty")
     if len(set(counts.values())) != 1:
         raise DataError(f"the vectors differ in their number of samples: {counts}")
-    return inputs, outputs
+    if 0 in counts.values():
+        raise DataError("the vectors hold no samples")
+    fixed = {name: np.asarray(lr, np.float32) for name in rates(graph)}
+    for i in range(min(counts.values())):
+        yield fixed | {n: a[i] for n, a in inputs.items()}, {n: a[i] for n, a in outputs.items()}
+
+
+def _missing(entry: EntryPoint, graph: Graph, vectors: Arrays) -> list[str]:
+    fixed, arguments = rates(graph), inputs_of(entry)
+    names = [(a.name, f"in{position}") for position, a in enumerate(arguments) if a.name not in fixed]
+    return [name for name, by_position in names if name not in vectors and by_position not in vectors]
 
 
 def _pick(vectors: Arrays, arguments: list[Argument], prefix: str) -> dict[str, Array]:
@@ -118,7 +134,7 @@ def cast(array: Array, argument: Argument) -> Array:
         converted = array.astype(wanted)
     exact = wanted.kind == "f" and array.dtype.kind in "fiub"
     if not exact and (array.dtype.kind not in "iub" or not np.array_equal(converted, array)):
-        raise DataError(f"{argument.name} is {array.dtype} and cannot become {wanted} without changing values")
+        raise DataError(f"{argument.name} is {array.dtype}: values would change as {wanted}")
     return converted
 
 

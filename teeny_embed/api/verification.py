@@ -10,8 +10,8 @@ import numpy as np
 
 from teeny_embed.api.blame import first_differing_node
 from teeny_embed.api.building import Build
-from teeny_embed.api.running import differing_bits, expect_ok, open_runner
-from teeny_embed.api.samples import Arrays, draw, inputs_of, rates, select
+from teeny_embed.api.running import differing_bits, open_runner
+from teeny_embed.api.samples import Arrays, draw, matching, samples
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.emit_c.interface import EntryPoint
 from teeny_embed.errors import DataError, VerificationError
@@ -35,8 +35,9 @@ class Difference:
 
     def __str__(self) -> str:
         at = f"[{', '.join(map(str, self.index))}]" if self.index else ""
-        text = f"{self.entry}, call {self.call}: {self.tensor}{at} is {self.found}, NumPy says {self.expected}"
-        return text + f"; {self.bits} bits differ" + (f"; first differing node: {self.node}" if self.node else "")
+        what = f"{self.tensor}{at} is {self.found}, NumPy says {self.expected}; {self.bits} bits differ"
+        node = f"\nfirst differing node: {self.node}" if self.node else ""
+        return f"{self.entry}, call {self.call}: {what}{node}"
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,26 @@ class VerificationReport:
     """Elements compared, of outputs and state."""
     difference: Difference | None = None
     largest_error: Mapping[str, float] = field(default_factory=dict)
-    """By output: the largest |difference| from the outputs that the vectors hold."""
+    """By output: the largest |difference| of NumPy's outputs from those in the vectors."""
+    tolerance: float = 0.0
+    """What `largest_error` may be."""
 
     @property
     def ok(self) -> bool:
-        return self.difference is None
+        return self.difference is None and not any(self._excess())
+
+    def _excess(self) -> Iterator[str]:
+        """Outputs that are farther from the vectors than the tolerance; NaN is."""
+        return (name for name, error in self.largest_error.items() if not error <= self.tolerance)
 
     def __str__(self) -> str:
         calls = ", ".join(f"{count} x {name}" for name, count in self.calls.items())
-        head = f"{self.name} for {self.target} on {self.on}: {calls}; {self.values:,} values compared"
-        errors = "".join(f"\n{name}: at most {e:.3g} from the vectors" for name, e in self.largest_error.items())
-        return head + (", 0 differing bits" if self.ok else f"\n{self.difference}") + errors
+        lines = [f"{self.name} for {self.target} on {self.on}: {calls}; {self.values:,} values compared"]
+        lines[0] += "" if self.difference else ", 0 differing bits"
+        lines += [str(self.difference)] if self.difference else []
+        lines += [f"{name}: at most {e:.3g} from the vectors" for name, e in self.largest_error.items()]
+        lines += [f"{name}: farther from the vectors than {self.tolerance:g}" for name in self._excess()]
+        return "\n".join(lines)
 
 
 def verify(build: Build, on: str = "host", **options: Any) -> VerificationReport:
@@ -93,23 +103,82 @@ def compare(
     vectors may be off by `tolerance`. `compiler` and `flags` are those of `open_runner`.
     """
     feeds = _drawn(build, steps, lr, seed) if vectors is None else _given(build, vectors, lr)
-    report = VerificationReport(build.program.name, build.target.name, on, seed, {}, 0)
     with (
         open_runner(build, on, compiler, flags) as device,
         open_runner(build, "numpy") as reference,
     ):
-        run = _Comparison(build, device, reference, tolerance)
+        run = _Comparison(device, reference)
         for entry, inputs, expected in feeds:
             before = reference.read_state()
             difference = run.call(entry, inputs, expected)
             if difference is not None:
-                if difference.tensor not in expected or not run.is_beyond:
-                    node = first_differing_node(
-                        build, on, entry.name, inputs, before, difference.tensor, compiler, flags
-                    )
-                    difference = replace(difference, node=node)
-                report = replace(report, difference=difference)
+                node = first_differing_node(
+                    build, entry.name, inputs, before, difference.tensor, on, compiler, flags
+                )
+                run.difference = replace(difference, node=node)
                 break
-    if not run.counts:
-        raise DataError("there is nothing to compare", hint="give at least one step or sample")
-    return replace(report, calls=run.counts, values=run.values, largest_error=run.largest_error)
+    names = build.program.name, build.target.name, on
+    return VerificationReport(*names, seed, run.counts, run.values, run.difference, run.errors, tolerance)
+
+
+Feed = tuple[EntryPoint, dict[str, Array], dict[str, Array]]
+"""An entry point, its inputs, and outputs that are expected, if known."""
+
+
+def _drawn(build: Build, steps: int, lr: float, seed: int) -> Iterator[Feed]:
+    if steps < 1:
+        raise DataError(f"{steps} steps compare nothing", hint="give at least 1")
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        for entry in build.interface.entry_points:
+            yield entry, draw(entry, build.program.entry_points[entry.name], rng, lr), {}
+
+
+def _given(build: Build, vectors: Arrays, lr: float) -> Iterator[Feed]:
+    """The entry points whose inputs the vectors hold."""
+    for entry in matching(build.interface, build.program.entry_points, vectors):
+        for inputs, expected in samples(entry, build.program.entry_points[entry.name], vectors, lr):
+            yield entry, inputs, expected
+
+
+class _Comparison:
+    """Two runners that get the same calls, and what was found so far."""
+
+    def __init__(self, device: Runner, reference: Runner) -> None:
+        self.device, self.reference = device, reference
+        self.counts: dict[str, int] = {}
+        self.values = 0
+        self.errors: dict[str, float] = {}
+        self.difference: Difference | None = None
+
+    def call(self, entry: EntryPoint, inputs: dict[str, Array], given: Arrays) -> Difference | None:
+        """Calls both; the first difference in status, outputs and state."""
+        number = self.counts.get(entry.name, 0)
+        self.counts[entry.name] = number + 1
+        status, outputs = self.reference.call(entry.name, inputs)
+        found_status, found = self.device.call(entry.name, inputs)
+        expected = {"status": np.asarray(status), **outputs, **self.reference.read_state()}
+        actual = {"status": np.asarray(found_status), **found, **self.device.read_state()}
+        for name, values in given.items():
+            self.errors[name] = max(self.errors.get(name, 0.0), largest_error(outputs[name], values))
+        for name, value in expected.items():
+            self.values += np.size(value)
+            if bits := differing_bits(value, actual[name]):
+                return _difference(entry.name, number, name, bits, value, actual[name])
+        return None
+
+
+def _difference(entry: str, call: int, tensor: str, bits: int, expected: Any, found: Any) -> Difference:
+    pairs = zip(np.ravel(expected), np.ravel(found), strict=True)
+    flat = next(i for i, (a, b) in enumerate(pairs) if differing_bits(a, b))
+    index = tuple(int(i) for i in np.unravel_index(flat, np.shape(expected)))
+    values = str(np.ravel(expected)[flat]), str(np.ravel(found)[flat])
+    return Difference(entry, call, tensor, bits, index, *values, node="")
+
+
+def largest_error(a: Array, b: Array) -> float:
+    """The largest |a - b|, 0 where both are NaN or the same infinity; NaN where one is NaN."""
+    with np.errstate(invalid="ignore"):
+        error = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    same = (a == b) | ((a != a) & (b != b))
+    return float(np.max(np.where(same, 0.0, error), initial=0.0))

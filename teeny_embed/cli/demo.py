@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ def load_digits() -> Digits:
     try:
         from sklearn import datasets
     except ImportError:
-        raise DataError("the demo's data set needs scikit-learn", hint="pip install 'teeny_embed[demo]'") from None
+        hint = "pip install 'teeny_embed[demo]'"
+        raise DataError("the demo's data set needs scikit-learn", hint=hint) from None
     raw, labels = datasets.load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(raw))
     images = (raw[order] / 16).astype(np.float32).reshape(-1, 8, 8, 1)
@@ -78,9 +80,10 @@ def train(model: Any, digits: Digits, progress: Callable[[int, int, float], None
     return fit(model, digits.images, digits.labels, on="numpy", epochs=EPOCHS, lr=rate, progress=progress)
 
 
-def train_in_numpy(out: str) -> FitReport:
-    """The whole training in ordered NumPy; run in a process of its own."""
-    return train(te.build(program(), TARGET, out), load_digits())
+def train_in_numpy() -> FitReport:
+    """The whole training in ordered NumPy, for a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
+        return train(te.build(program(), TARGET, folder), load_digits())
 
 
 def run(console: Console, out: Path) -> None:
@@ -90,7 +93,7 @@ def run(console: Console, out: Path) -> None:
     console.print(f"C for {TARGET} is in {out}, {len(digits.images)} images to learn from")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        reference = pool.submit(train_in_numpy, str(out))
+        reference = pool.submit(train_in_numpy)
         with te.open_runner(build, "qemu") as board:
             learned = _train_with_bar(console, board, digits)
             accuracy = score(board, digits.held_out_images, digits.held_out_labels)

@@ -2,7 +2,7 @@
 
     epilogue    a map that reads a step's result at the same element joins that step
     siblings    folds over the same index space and operand become one fold with several accumulators
-    prologue    a map without reads, or one whose every element one fold uses once, moves into its reader
+    prologue    a map without reads, or one whose every element one step uses once, moves into its reader
 
 A fusion must leave the steps acyclic under all orders that hold: data; readers of a variable before the
 writer of its next version; and what an entry point checks before anything is written.
@@ -154,12 +154,9 @@ def _used_by_others(work: Work, producer: Step, user: Step) -> set[Buffer]:
 
 def _overwrites_what_it_folds(work: Work, producer: Step, user: Step) -> bool:
     """Whether `user` makes the next version of a variable that `producer` reads at other elements."""
-    for buffer in user.buffers_written():
-        variable = work.variable_of.get(buffer)
-        for read in producer.reads.values():
-            if read.buffer is variable and (producer.folds or not is_identity(read, producer.dims)):
-                return True
-    return False
+    elsewhere = {r.buffer for r in producer.fold_reads().values()}
+    elsewhere |= {r.buffer for r in producer.epilogue_reads().values() if not is_identity(r, producer.dims)}
+    return any(work.variable_of.get(b) in elsewhere for b in user.buffers_written())
 
 
 def is_identity(read: Read, dims: Dims) -> bool:
@@ -379,14 +376,22 @@ def _prologues(work: Work) -> bool:
 
 
 def _writes_what_is_read(work: Work, user: Step, producer: Step) -> bool:
-    read = set(producer.buffers_read())
-    return any(work.variable_of.get(b) in read for b in user.buffers_written())
+    """Whether `user`, computing `producer` itself, would overwrite a variable before it is read elsewhere."""
+    buffer = producer.outputs[0].buffer
+    if is_pointwise(producer, buffer) and buffer not in {r.buffer for r in user.fold_reads().values()}:
+        elsewhere = {r.buffer for r in producer.reads.values() if not is_identity(r, producer.dims)}
+    else:
+        elsewhere = set(producer.buffers_read())
+    return any(work.variable_of.get(b) in elsewhere for b in user.buffers_written())
 
 
 def _uses_each_once(user: Step, buffer: Buffer) -> bool:
-    """Whether `user` is a fold that reads every element of `buffer` exactly once."""
+    """Whether `user` is a fold that reads every element of `buffer` once, within it or in its epilogue."""
     reads = [r for r in user.fold_reads().values() if r.buffer is buffer]
-    if len(reads) != 1 or any(r.buffer is buffer for r in user.epilogue_reads().values()):
+    finishing = [r for r in user.epilogue_reads().values() if r.buffer is buffer]
+    if not reads:
+        return all(is_identity(r, user.dims) for r in finishing)
+    if len(reads) != 1 or finishing:
         return False
     flat, sizes = reads[0].flat(), user.sizes
     if flat is None or prod(sizes.values()) != buffer.type.count:

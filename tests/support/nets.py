@@ -12,6 +12,7 @@ from support.data import Digits
 from teeny_embed import nn
 from teeny_embed.api import Program
 from teeny_embed.autograd.training import Clip, Loss, train_step
+from teeny_embed.graph.node import Graph
 from teeny_embed.graph.tensor import Tensor, call, input, read, trace
 from teeny_embed.nn.module import filled
 
@@ -143,6 +144,9 @@ NETS = {
 }
 
 
+# ---- Cases --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Case:
     """A net, an optimizer and a batch size: one training program."""
@@ -154,16 +158,30 @@ class Case:
     def __str__(self) -> str:
         return f"{self.net}-{self.optimizer}-{self.batch}"
 
-    def program(self, name: str = "net") -> Program:
-        """Inference and training; weights are those of seed 0."""
+    def graphs(self) -> dict[str, Graph]:
+        """Inference and training as traced; weights are those of seed 0."""
         net = NETS[self.net]
         module, inputs = net.make(), net.task[0](self.batch)
         optimizer = OPTIMIZERS[self.optimizer][0]()
         step = train_step(module, net.loss, optimizer, *inputs, clip=net.clip)
-        return Program(name, infer=trace(module, *inputs[:-1]), train_step=step)
+        return {"infer": trace(module, *inputs[:-1]), "train_step": step}
+
+    def program(self, name: str = "net") -> Program:
+        """What is built."""
+        return Program(name, **self.graphs())
 
     def feed(self, digits: Digits, step: int) -> Feed:
         """Inputs of training step number `step`."""
         rows = slice(step * self.batch, (step + 1) * self.batch)
         rate = np.float32(OPTIMIZERS[self.optimizer][1])
         return {**NETS[self.net].task[1](digits, rows), "learning_rate": rate}
+
+
+ALL_CASES = [Case(net, optimizer, batch) for net in NETS for optimizer in OPTIMIZERS for batch in (1, 8)]
+
+# Every net with every optimizer, at alternating batch sizes.
+CASES = [
+    Case(net, optimizer, (1, 8)[(i + j) % 2])
+    for i, net in enumerate(NETS)
+    for j, optimizer in enumerate(OPTIMIZERS)
+]

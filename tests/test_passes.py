@@ -1,0 +1,177 @@
+"""No pass changes a bit: every net computes the same before and after each, down to the planned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from support.data import Array, Digits
+from support.nets import CASES, Case
+from support.runs import assert_equal_bits
+from teeny_embed.graph import evaluate
+from teeny_embed.graph.canonicalize import canonicalize, drop_identities, fold_constants
+from teeny_embed.graph.fuse import fuse, is_identity
+from teeny_embed.graph.lower import VariableBuffers, environment, lower
+from teeny_embed.graph.node import Graph, Variable, verify
+from teeny_embed.graph.rewrite import expand_composites, transform
+from teeny_embed.graph.step import Buffer, Schedule
+from teeny_embed.planner.order import orders
+from teeny_embed.planner.plan import EntryPlan, plan
+
+STEPS = 3
+CASE = pytest.mark.parametrize("case", CASES, ids=str)
+
+Memory = evaluate.Environment
+Prepare = Callable[[Schedule, Memory], Memory]
+
+
+def computed(
+    schedule: Schedule, case: Case, digits: Digits, prepare: Prepare = lambda schedule, memory: memory
+) -> list[dict[str, Array]]:
+    """Outputs and new values of variables of a few calls in a row. `prepare` says where values lie."""
+    values: dict[Variable, Array] = {
+        b.variable: b.variable.initial for b in schedule.buffers() if b.variable is not None
+    }
+    results = []
+    for step in range(STEPS):
+        memory = prepare(schedule, environment(schedule, case.feed(digits, step), values))
+        evaluate.run(schedule, memory)
+        values |= {b.variable: memory[b].copy() for b, _ in schedule.assigns if b.variable is not None}
+        outputs = {b.name: memory[b].copy() for b in schedule.outputs}
+        results.append(outputs | {variable.name: value for variable, value in values.items()})
+    return results
+
+
+def assert_equal_results(found: list[dict[str, Array]], expected: list[dict[str, Array]], what: str) -> None:
+    for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert_equal_bits({name: ours[name] for name in theirs}, theirs, f"{what}, call {step}")
+
+
+# ---- Graphs -------------------------------------------------------------------------------------------
+
+BIT_PRESERVING = {
+    "expand_composites": expand_composites,
+    "fold_constants": lambda graph: transform(graph, fold_constants),
+    "drop_identities": lambda graph: transform(graph, drop_identities),
+}
+
+
+@CASE
+def test_graph_passes_change_no_bit(case: Case, mnist: Digits) -> None:
+    for entry, graph in case.graphs().items():
+        expected = computed(lower(graph, entry), case, mnist)
+        for name, rewrite in BIT_PRESERVING.items():
+            graph = verify(rewrite(graph))
+            assert_equal_results(computed(lower(graph, entry), case, mnist), expected, f"{entry}, {name}")
+
+
+@CASE
+def test_the_reference_graph_has_other_bits_only_if_it_says_so(case: Case, mnist: Digits) -> None:
+    for entry, graph in case.graphs().items():
+        reference = canonicalize(graph)
+        if reference.changes == graph.changes:
+            expected = computed(lower(graph, entry), case, mnist)
+            assert_equal_results(computed(lower(reference, entry), case, mnist), expected, entry)
+
+
+# ---- Steps --------------------------------------------------------------------------------------------
+
+
+def lowered(case: Case) -> dict[str, Schedule]:
+    variables: VariableBuffers = {}
+    return {entry: lower(g, entry, variables) for entry, g in case.program().entry_points.items()}
+
+
+@CASE
+def test_fusion_and_order_change_no_bit(case: Case, mnist: Digits) -> None:
+    for entry, schedule in lowered(case).items():
+        expected = computed(schedule, case, mnist)
+        fused = fuse(schedule)
+        assert len(fused.steps) < len(schedule.steps)
+        for number, steps in enumerate(orders(fused)):
+            found = computed(replace(fused, steps=steps), case, mnist)
+            assert_equal_results(found, expected, f"{entry}, order {number}")
+
+
+class SharedMemory(dict[Buffer, Array]):
+    """Values in the bytes that the plan gives them. Every call begins with garbage in the arena."""
+
+    def __init__(self, entry: EntryPlan, given: Memory) -> None:
+        super().__init__()
+        self._entry = entry
+        self._arena = np.full(entry.arena_bytes, 0xFF, np.uint8)  # read as floats, NaN
+        self._outside = {b: np.zeros(b.type.shape, b.type.dtype) for b in entry.schedule.buffers()}
+        self._outside |= {buffer: value.copy() for buffer, value in given.items()}
+
+    def __getitem__(self, buffer: Buffer) -> Array:
+        root = self._entry.storage[buffer]
+        if root not in self._entry.offsets:
+            return self._outside[root].reshape(buffer.type.shape)
+        offset = self._entry.offsets[root]
+        return np.ndarray(buffer.type.shape, buffer.type.dtype, self._arena.data, offset)
+
+    def __setitem__(self, buffer: Buffer, value: Array) -> None:
+        self[buffer][...] = value
+
+
+@CASE
+def test_sharing_memory_changes_no_bit(case: Case, mnist: Digits) -> None:
+    schedules = lowered(case)
+    planned = plan([fuse(schedule) for schedule in schedules.values()])
+    for entry, schedule in zip(planned.entries, schedules.values(), strict=True):
+        expected = computed(schedule, case, mnist)
+        found = computed(entry.schedule, case, mnist, lambda _, given, e=entry: SharedMemory(e, given))
+        assert_equal_results(found, expected, schedule.name)
+
+
+# ---- What holds for every plan ------------------------------------------------------------------------
+
+
+def entries(case: Case) -> Iterator[EntryPlan]:
+    yield from plan([fuse(schedule) for schedule in lowered(case).values()]).entries
+
+
+@CASE
+def test_a_step_writes_only_over_what_it_reads_at_the_same_element(case: Case) -> None:
+    for entry in entries(case):
+        for step in entry.schedule.steps:
+            written = [entry.storage[b] for b in step.buffers_written()]
+            assert len(set(written)) == len(written)
+            folded = {entry.storage[read.buffer] for read in step.fold_reads().values()}
+            assert not folded & set(written)
+            for read in step.epilogue_reads().values():
+                assert entry.storage[read.buffer] not in written or is_identity(read, step.dims)
+
+
+@CASE
+def test_values_that_are_live_together_share_no_byte(case: Case) -> None:
+    for entry in entries(case):
+        for step in entry.schedule.steps:
+            roots = {entry.storage[b] for b in (*step.buffers_read(), *step.buffers_written())}
+            ranges = sorted(
+                (entry.offsets[r], entry.offsets[r] + r.type.size_bytes) for r in roots if r in entry.offsets
+            )
+            assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+
+
+@CASE
+def test_nothing_is_written_that_the_caller_or_the_flash_owns(case: Case) -> None:
+    for entry in entries(case):
+        versions = {value for _, value in entry.schedule.assigns}
+        for step in entry.schedule.steps:
+            for buffer in step.buffers_written():
+                assert entry.storage[buffer].kind in ("activation", "output") or buffer in versions
+
+
+@CASE
+def test_nothing_of_the_state_is_written_before_the_loss_is_checked(case: Case) -> None:
+    for entry in entries(case):
+        versions = {value for _, value in entry.schedule.assigns}
+        checked = {check.buffer for check in entry.schedule.checks if check.kind == "finite"}
+        for step in entry.schedule.steps:
+            written = set(step.buffers_written())
+            checked -= written
+            assert not (written & versions and checked)

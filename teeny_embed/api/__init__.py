@@ -4,10 +4,11 @@ from teeny_embed.api.building import Build, build
 from teeny_embed.api.fitting import Epoch, FitReport, fit
 from teeny_embed.api.profiling import profile
 from teeny_embed.api.program import Program
-from teeny_embed.api.running import open_runner
+from teeny_embed.api.running import call, open_runner
 from teeny_embed.api.verification import Difference, VerificationReport, compare, verify
 
 __all__ = [
-    "Build", "Difference", "Epoch", "FitReport", "Program", "VerificationReport", "build", "compare", "fit",
+    "Build", "Difference", "Epoch", "FitReport", "Program", "VerificationReport", "build", "call", "compare",
+    "fit",
     "open_runner", "profile", "verify",
 ]  # fmt: skip

@@ -87,7 +87,7 @@ def fit(
 def score(runner: Runner, data: Data, labels: npt.ArrayLike) -> float:
     """How good `infer` is. Integer labels: the share of right answers; others: minus the mean square error.
 
-    Raises DataError.
+    What is left of the data after the last whole batch is not used. Raises DataError.
     """
     entry = _entry(runner.interface, "infer")
     arguments = inputs_of(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def profile(build: Build) -> dict[str, Any]:
 
 
 def _sizes(build: Build, folder: Path) -> dict[str, Any]:
-    objects = _compile(build, folder)
+    objects = _compile(build, folder / "code")
     prefix = measure.PREFIX if build.target.board else ""
     sections = measure.section_sizes(objects, prefix)
     routines = measure.undefined_symbols(objects, prefix)
@@ -67,27 +67,29 @@ def _sizes(build: Build, folder: Path) -> dict[str, Any]:
         "state_bytes": build.interface.state_bytes,
         "constant_bytes": sections.constant_bytes,
         "code_bytes": sections.code_bytes,
-        "stack_bytes": _stacks(build, objects, routines),
+        "stack_bytes": _stacks(build, folder / "stack", routines),
         "runtime_symbols": list(routines),
     }
 
 
-def _compile(build: Build, folder: Path) -> list[Path]:
-    """Objects of the model, and a call graph (.ci) beside each."""
+def _compile(build: Build, folder: Path, extra_flags: Sequence[str] = ()) -> list[Path]:
+    """Objects of the model."""
     if build.target.board:
         toolchain.build_firmware(
-            build.target, build.interface, build.directory, folder, extra_flags=("-fcallgraph-info=su",)
+            build.target, build.interface, build.directory, folder, extra_flags=extra_flags
         )
         return sorted(folder.glob("model/*.o"))
     folder.mkdir(parents=True)
     sources = [build.directory.resolve() / name for name in build.interface.sources]
-    flags = [*toolchain.LANGUAGE_FLAGS, *build.target.flags, build.target.optimize, "-fcallgraph-info=su"]
+    flags = [*toolchain.LANGUAGE_FLAGS, *build.target.flags, build.target.optimize, *extra_flags]
     toolchain.run(build.target.compiler, [*flags, "-c", *sources], cwd=folder)
     return sorted(folder.glob("*.o"))
 
 
-def _stacks(build: Build, objects: list[Path], routines: tuple[str, ...]) -> dict[str, int]:
+def _stacks(build: Build, folder: Path, routines: Sequence[str]) -> dict[str, int]:
     """Worst case of each entry point. On the host the C library's routines are not counted."""
+    # gcc gives equal functions one body, and says of one of the two names alone what stack it needs
+    objects = _compile(build, folder, ("-fcallgraph-info=su", "-fno-ipa-icf"))
     graphs = [path.with_suffix(".ci") for path in objects]
     if build.target.board:
         runtime = stack.runtime_stack(routines, (build.target.compiler, *build.target.flags))

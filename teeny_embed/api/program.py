@@ -38,6 +38,10 @@ class Program:
         }
         self.changes = tuple(change for graph in self.entry_points.values() for change in graph.changes)
 
+    def renamed(self, name: str) -> Program:
+        """The same program with another name, the prefix of its C."""
+        return Program(name, **self._traced)
+
     def variables(self) -> list[Variable]:
         """Variables of all entry points, frozen ones too, in order of first use."""
         return list(dict.fromkeys(v for g in self._traced.values() for v in g.variables()))

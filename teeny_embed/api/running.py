@@ -16,7 +16,7 @@ from teeny_embed.deploy.qemu import QemuBoard
 from teeny_embed.deploy.reference import ReferenceRunner
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.deploy.toolchain import board_of, build_firmware
-from teeny_embed.errors import DataError, DeviceError
+from teeny_embed.errors import DataError
 
 HOST_FLAGS = ("-O2",)
 PLACES = ("numpy", "host", "qemu")
@@ -63,13 +63,13 @@ def _runner(build: Build, on: str, folder: Path, compiler: str | None, flags: Se
 
 
 def expect_ok(status: int, what: str) -> None:
-    """Raises DeviceError that says what a status means."""
+    """Raises DataError that says what a status means: the model has refused its inputs."""
     if status != OK:
-        raise DeviceError(f"{what} was refused with status {status}: {MEANINGS.get(status, 'unknown')}")
+        raise DataError(f"{what} is refused with status {status}, {MEANINGS.get(status, 'unknown')}")
 
 
 def call(runner: Runner, entry: str, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    """The outputs of an entry point. Raises DeviceError if the model refuses the inputs."""
+    """The outputs of an entry point. Raises DataError if the model refuses the inputs."""
     status, outputs = runner.call(entry, inputs)
     expect_ok(status, entry)
     return outputs

@@ -68,7 +68,7 @@ def read_vectors(path: Path) -> dict[str, Array]:
 
 
 def matching(interface: Interface, graphs: Mapping[str, Graph], vectors: Arrays) -> list[EntryPoint]:
-    """The entry points whose inputs `vectors` hold, learning rates aside; only the first if all go by position.
+    """The entry points whose inputs `vectors` hold, learning rates aside; the first if all go by position.
 
     An array is named after an input or output, or in0, in1, ..., out0, ... by position. Raises DataError.
     """

@@ -1,9 +1,5 @@
-from pathlib import Path
+"""The command line, `teeny-embed`: commands only, which print what the package returns."""
 
+from teeny_embed.cli.commands import main
 
-def main() -> None:
-    from rich.console import Console
-
-    from teeny_embed.cli.demo import run
-
-    run(Console(), Path("build/demo"))
+__all__ = ["main"]

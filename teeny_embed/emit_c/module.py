@@ -21,6 +21,11 @@ from teeny_embed.kernels.choose import Choice
 from teeny_embed.planner.plan import EntryPlan, Plan
 
 HEADER_BYTES = 16  # signature, steps, two reserved words
+OWN_NAMES = (
+    "init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t",
+    "word", "word_t", "bits", "from_bits", "is_finite",
+)  # fmt: skip
+"""What stands behind the prefix in every module, or in those that need it: see the templates."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A macro that says how many elements an argument has."""
+
+    macro: str
+    count: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Module:
     """Everything the templates print."""
 
@@ -127,6 +142,7 @@ class Module:
     """Named scalar functions as C, callees first."""
     nodes: tuple[NodeFunction, ...]
     entries: tuple[Entry, ...]
+    counts: tuple[Count, ...]
     constant_bytes: int
 
 
@@ -140,18 +156,19 @@ class _Builder:
         self.name, self.plan, self.choose = name, plan, choose
         self.tables: list[Table] = []
         self.table_of: dict[bytes, str] = {}
-        self.table_names = Names()
         self.member_names: dict[tuple[int, str, int, str], str] = {}
         self.members: dict[str, ArenaMember] = {}
         self.arena_names = Names(("bytes",))
         self.nodes: dict[Any, NodeFunction] = {}
-        self.node_names = Names(("init", "reset", *(e.schedule.name for e in plan.entries)))
+        self.functions = self._scalar_functions([step for e in plan.entries for step in e.schedule.steps])
+        entries = [e.schedule.name for e in plan.entries]
+        self.names = Names((*OWN_NAMES, *entries, *(f.name for f in self.functions)))
+        self.counts: dict[str, Count] = {}
         self.state = self._state()
         self.state_of = {m.field.name: m.name for m in self.state}
 
     def module(self) -> Module:
         entries = tuple(self._entry(e) for e in self.plan.entries)
-        steps = [step for e in self.plan.entries for step in e.schedule.steps]
         fields = tuple(m.field for m in self.state)
         state_bytes = _round_up(_end(fields), 16) if fields else 0
         sources = (f"{self.name}.c", f"{self.name}_params.c") if self.tables else (f"{self.name}.c",)
@@ -161,8 +178,8 @@ class _Builder:
         )
         return Module(
             self.name, interface, tuple(self.members.values()), self.state, tuple(self.tables),
-            tuple(function_definition(self.name, f) for f in self._scalar_functions(steps)),
-            tuple(self.nodes.values()), entries, sum(t.size_bytes for t in self.tables),
+            tuple(function_definition(self.name, f) for f in self.functions), tuple(self.nodes.values()),
+            entries, tuple(self.counts.values()), sum(t.size_bytes for t in self.tables),
         )  # fmt: skip
 
     # ---- State and tables
@@ -200,7 +217,7 @@ class _Builder:
         """The name of a flash table; equal contents are stored once."""
         key = values.dtype.str.encode() + values.tobytes()
         if key not in self.table_of:
-            symbol = f"{self.name}_{self.table_names.unique(name)}"
+            symbol = f"{self.name}_{self.names.unique(name)}"
             dtype = values.dtype.name
             texts = tuple(literal(v, dtype).strip("()") for v in values.reshape(-1))
             self.tables.append(Table(symbol, comment, C_TYPES[dtype], texts, values.nbytes))
@@ -218,7 +235,7 @@ class _Builder:
         calls = tuple(self._call(entry, i, step) for i, step in enumerate(schedule.steps))
         return Entry(
             name=schedule.name,
-            parameters=tuple(self._declaration(a) for a in arguments),
+            parameters=tuple(self._declaration(schedule.name, a) for a in arguments),
             pointers=tuple(a.name for a in arguments if not a.by_value),
             rates=tuple(identifier(c.buffer.name) for c in schedule.checks if c.kind == "rate"),
             ranges=tuple(
@@ -232,14 +249,23 @@ class _Builder:
             interface=EntryPoint(schedule.name, tuple(arguments), tuple(c.function for c in calls)),
         )
 
-    def _declaration(self, a: Argument) -> str:
+    def _declaration(self, entry: str, a: Argument) -> str:
         c_type = C_TYPES[a.dtype]
         if a.by_value:
             return f"{c_type} {a.name}"
         if a.shape == ():
             return f"{c_type} *{a.name}"
         const = "const " if a.direction == "in" else ""
-        return f"{const}{c_type} {a.name}[{self.name.upper()}_{a.name.upper()}_COUNT]"
+        return f"{const}{c_type} {a.name}[{self._count_macro(entry, a)}]"
+
+    def _count_macro(self, entry: str, a: Argument) -> str:
+        """Named after the argument alone, unless entry points have arguments of that name and other sizes."""
+        buffers = [b for e in self.plan.entries for b in (*e.schedule.inputs, *e.schedule.outputs)]
+        sizes = {b.type.count for b in buffers if identifier(b.name) == a.name and b.type.shape}
+        words = [self.name, *([entry] if len(sizes) > 1 else []), a.name, "count"]
+        macro = "_".join(words).upper()
+        self.counts.setdefault(macro, Count(macro, a.count, a.dtype, a.shape))
+        return macro
 
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
         parameters, pointers = self._parameters(entry, step)
@@ -248,7 +274,7 @@ class _Builder:
         key = repr(([p.declaration for p in parameters], parts))
         use = f"{entry.schedule.name} node {position}"
         known = self.nodes.get(key)
-        name = known.name if known else f"{self.name}_{self.node_names.unique(_node_name(step))}"
+        name = known.name if known else f"{self.name}_{self.names.unique(_node_name(step))}"
         uses = (*known.uses, use) if known else (use,)
         layers = tuple(dict.fromkeys(layer_name(x.name).replace("_grad", "'") for x in step.sources))
         where = next((x.where for x in step.sources if x.where), "")

@@ -68,6 +68,7 @@ _KEYWORDS = frozenset(
         "virtual",
         "asm",
         "ctx",
+        "i",
     ]
 )
 

@@ -91,7 +91,6 @@ def _facts(module: Module, identity: Identity) -> dict[str, Any]:
         f"constants  {module.constant_bytes:>9,} B  flash",
     ]
     memory += [f"{e.name}: {e.macs:,} MAC" for e in module.entries]
-    arguments = {a.name: a for e in interface.entry_points for a in e.arguments if not a.by_value and a.shape}
     return {
         "version": VERSION,
         "graph_hash": identity.graph_hash,
@@ -100,10 +99,6 @@ def _facts(module: Module, identity: Identity) -> dict[str, Any]:
         "description": identity.description,
         "signature": f"0x{signature(module)}",
         "memory": memory,
-        "counts": [
-            {"name": a.name, "count": a.count, "dtype": a.dtype, "shape": str(list(a.shape))}
-            for a in arguments.values()
-        ],
         "arena": sorted(module.arena, key=lambda a: (a.offset, a.name)),
         "entries": [
             {"name": e.name, "parameters": e.parameters, "comment": _entry_comment(e)} for e in module.entries

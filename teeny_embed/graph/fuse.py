@@ -17,6 +17,7 @@ from math import prod
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, NotAffineError, dim, row_major
+from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.simplify import normalize, rewrite
 from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Step
@@ -28,7 +29,7 @@ def fuse(schedule: Schedule) -> Schedule:
     changed = True
     while changed:
         changed = any([_prologues(work), _siblings(work), _epilogues(work)])
-    return replace(schedule, steps=tuple(work.ordered()))
+    return replace(schedule, steps=tuple(map(coalesce, work.ordered())))
 
 
 class Work:
@@ -94,9 +95,13 @@ class Work:
                 todo += self.successors(step)
         return False
 
+    def precedes(self, first: Step, last: Step) -> bool:
+        """Whether `last` must come after `first`."""
+        return last in set(self.successors(first)) or self.path_around(first, last)
+
     def connected(self, a: Step, b: Step) -> bool:
         """Whether one must come after the other."""
-        return any(y in set(self.successors(x)) or self.path_around(x, y) for x, y in ((a, b), (b, a)))
+        return self.precedes(a, b) or self.precedes(b, a)
 
     def ordered(self) -> list[Step]:
         """All steps in an order that holds; the given order where there is a choice."""
@@ -136,10 +141,11 @@ def _epilogue_of(work: Work, producer: Step) -> Step | None:
     """`producer` joined with one map that reads it, or None."""
     for buffer in producer.buffers_written():
         users = list(work.users.get(buffer, ()))
-        pointwise = [u for u in users if is_pointwise(u, buffer)]
-        if len(pointwise) < len(users):
+        if not all(is_pointwise(u, buffer) for u in users):
             continue
-        for user in pointwise:
+        for user in users:
+            if not all(is_pointwise(user, other) for other in producer.buffers_written()):
+                continue
             if not work.path_around(producer, user) and not _overwrites_what_it_folds(work, producer, user):
                 fused = join(producer, user, keep=work.kept | _used_by_others(work, producer, user))
                 if fused is not None:
@@ -362,7 +368,7 @@ def _prologues(work: Work) -> bool:
         if buffer in work.kept or not users:
             continue
         wanted = not producer.reads or (len(users) == 1 and _uses_each_once(users[0], buffer))
-        if wanted and not any(_writes_what_is_read(work, u, producer) for u in users):
+        if wanted and not any(_writes_what_is_read(work, u, producer) or _late(work, u, producer) for u in users):
             inlined = [inline(producer, user) for user in users]
             for user, new in zip(users, inlined, strict=True):
                 if new is not None:
@@ -383,6 +389,13 @@ def _writes_what_is_read(work: Work, user: Step, producer: Step) -> bool:
     else:
         elsewhere = set(producer.buffers_read())
     return any(work.variable_of.get(b) in elsewhere for b in user.buffers_written())
+
+
+def _late(work: Work, user: Step, producer: Step) -> bool:
+    """Whether a variable that `producer` reads has its next version by the time that `user` runs."""
+    values = [work.value_of[b] for b in producer.buffers_read() if b in work.value_of]
+    writers = dict.fromkeys(work.producer[v] for v in values if v in work.producer)
+    return any(work.precedes(writer, user) for writer in writers if writer is not user)
 
 
 def _uses_each_once(user: Step, buffer: Buffer) -> bool:

@@ -28,6 +28,7 @@ from teeny_embed.graph.step import (
     whole,
 )
 from teeny_embed.graph.types import TensorType
+from teeny_embed.graph.versions import separate_versions
 
 VariableBuffers = dict[Variable, Buffer]
 
@@ -42,6 +43,7 @@ class _Lowering:
         self.variables = variables
         self.access: dict[Node, Access] = {}
         self.steps: list[Step] = []
+        self.versions: set[Buffer] = set()
 
     def run(self, graph: Graph, name: str) -> Schedule:
         for input_name, node in graph.inputs:
@@ -50,12 +52,12 @@ class _Lowering:
             if node not in self.access:
                 self.access[node] = self._node(node)
         outputs = tuple(self._output(n, node) for n, node in graph.outputs)
-        assigns = tuple((self._variable(v), self._whole_buffer(node, v.name)) for v, node in graph.assigns)
+        assigns = tuple((self._variable(v), self._version(v, node)) for v, node in graph.assigns)
         checks = tuple(
             BufferCheck(c.kind, self._whole_buffer(c.node, c.node.name), c.bound) for c in graph.checks
         )
         inputs = tuple(self.access[node].buffer for _, node in graph.inputs)
-        return Schedule(name, inputs, outputs, tuple(self.steps), assigns, checks)
+        return separate_versions(Schedule(name, inputs, outputs, tuple(self.steps), assigns, checks))
 
     def _variable(self, variable: Variable) -> Buffer:
         if variable not in self.variables:
@@ -92,6 +94,14 @@ class _Lowering:
         ):
             return access.buffer
         return self._copy(node, name)
+
+    def _version(self, variable: Variable, node: Node) -> Buffer:
+        """The buffer that becomes the variable: one of its own, which nobody else wants to keep."""
+        buffer = self._whole_buffer(node, variable.name)
+        if buffer.kind != "activation" or buffer in self.versions:
+            buffer = self._copy(node, variable.name)
+        self.versions.add(buffer)
+        return buffer
 
     def _copy(self, node: Node, name: str) -> Buffer:
         buffer = Buffer(name, node.type, "activation")

@@ -10,8 +10,8 @@ from teeny_embed.errors import AttributeValueError
 from teeny_embed.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from teeny_embed.graph.scalar import Scalar
     from teeny_embed.graph.affine import Affine
+    from teeny_embed.graph.scalar import Scalar
     from teeny_embed.graph.step import Form
     from teeny_embed.graph.tensor import Tensor
 

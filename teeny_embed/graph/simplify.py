@@ -51,7 +51,8 @@ def normalize(step: Step, scalars: Mapping[Scalar, Scalar] | None = None) -> Ste
 
 
 def drop_unit_dims(step: Step) -> Step:
-    """Dims of one element are position 0."""
+    """Dims of one element are position 0; axes of one element are not mentioned."""
+    step = replace(step, reads={n: _without_unit_axes(r) for n, r in _at_zero(step).reads.items()})
     units = [d for d, e in step.sizes.items() if e == 1]
     if not units:
         return replace(step, levels=tuple(level for level in step.levels if level))
@@ -63,6 +64,18 @@ def drop_unit_dims(step: Step) -> Step:
 
     levels = tuple(kept for level in step.levels if (kept := keep(level)))
     return replace(rewritten, dims=keep(step.dims), levels=levels)
+
+
+def _at_zero(step: Step) -> Step:
+    """`step` with index maps that see unit dims as position 0."""
+    return rewrite(step, {}, {d: fixed(0) for d, e in step.sizes.items() if e == 1})
+
+
+def _without_unit_axes(read: Read) -> Read:
+    kept = [a for a, (i, e) in enumerate(zip(read.index, read.shape, strict=True)) if e != 1 or i != fixed(0)]
+    return replace(
+        read, index=tuple(read.index[a] for a in kept), shape=tuple(read.shape[a] for a in kept)
+    )
 
 
 def drop_single_fold(step: Step) -> Step:

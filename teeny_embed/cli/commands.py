@@ -1,0 +1,297 @@
+"""The commands. Exit codes: 0 done, 1 `verify` found a difference, 2 anything that a user can put right."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from teeny_embed import api
+from teeny_embed import target as targets
+from teeny_embed.api.samples import draw, matching, read_vectors, samples
+from teeny_embed.cli import demo as digits_demo
+from teeny_embed.cli.model import load_program
+from teeny_embed.deploy.runner import Array, entry_index
+from teeny_embed.errors import DataError, TeenyError, ToolError
+from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, REGISTRY, Op
+
+Command = Callable[..., Any]
+
+QEMU_TARGET = "cortex-m4f"
+"""What `--on qemu` takes if no target is given."""
+
+
+class _Group(click.Group):
+    """Prints a TeenyError as one message and exits with 2; `--debug` lets it through."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except TeenyError as error:
+            if context.params["debug"]:
+                raise
+            click.echo(f"{type(error).__name__}: {error}", err=True)
+            context.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="teeny_embed")
+@click.option("--debug", is_flag=True, help="Show a traceback with each error.")
+def main(debug: bool) -> None:
+    """Small neural networks as allocation-free C that infers and trains, bit for bit like NumPy.
+
+    MODEL is file.py:name, a te.Program or a function that returns one.
+    """
+
+
+# ---- Options ----------------------------------------------------------------------------------------------
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_on = click.option("--on", type=click.Choice(["host", "qemu"]), default="host", help="Where to run.")
+_vectors = click.option(
+    "--vectors",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz",
+    help="Inputs, and outputs to compare with: arrays named after them, or in0, out0 by position.",
+)
+_model = _options(
+    click.argument("model"),
+    click.option("--target", metavar="NAME", help="A CPU or board; see `teeny-embed targets`."),
+    click.option("--name", metavar="NAME", help="Prefix of the C instead of the program's own name."),
+)
+_random = _options(
+    click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
+    click.option("--seed", default=0, show_default=True, help="Of random inputs."),
+)
+
+
+@contextmanager
+def _built(
+    model: str, target: str | None, name: str | None, on: str = "host", out: Path | None = None
+) -> Iterator[api.Build]:
+    """The build of MODEL, in a temporary directory if `out` is None."""
+    program = load_program(model)
+    program = program.renamed(name) if name else program
+    with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
+        yield api.build(program, target or (QEMU_TARGET if on == "qemu" else "host"), out or Path(folder))
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+# ---- Commands on a model ----------------------------------------------------------------------------------
+
+
+@main.command("compile")
+@_model
+@click.option("--out", type=click.Path(path_type=Path), help="Directory; build/NAME if not given.")
+@click.option("--lint", is_flag=True, help="Check the promises of the C by parsing it.")
+@_json
+def compile_model(
+    model: str, target: str | None, name: str | None, out: Path | None, lint: bool, as_json: bool
+) -> None:
+    """Write the C files of MODEL."""
+    program = load_program(model)
+    build = api.build(program.renamed(name) if name else program, target or "host", out)
+    if lint:
+        _lint(build)
+    if as_json:
+        _print_json(json.loads((build.directory / "manifest.json").read_text()))
+    else:
+        click.echo(f"{build.report()}\n\n{build.directory}")
+
+
+def _lint(build: api.Build) -> None:
+    from teeny_embed.emit_c.lint import lint
+
+    files = [build.directory / file for file in (f"{build.program.name}.h", *build.interface.sources)]
+    if findings := lint(files, build.program.name):
+        raise ToolError("the C breaks its promises:\n" + "\n".join(map(str, findings)))
+
+
+@main.command()
+@_model
+@_on
+@_vectors
+@_random
+@click.option("--samples", default=20, show_default=True, help="Calls of each entry point, at most.")
+@click.option("--tolerance", default=0.0, help="Of outputs in the vectors; 0 means equal values.")
+@click.option("--compiler", help="Instead of the target's own: gcc, clang.")
+@click.option(
+    "--flag", "flags", multiple=True, help="A compiler flag for the model, such as -O0; repeatable."
+)
+@_json
+def verify(
+    model: str, target: str | None, name: str | None, on: str, vectors: Path | None, lr: float, seed: int,
+    samples: int, tolerance: float, compiler: str | None, flags: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    """Compare MODEL in C with NumPy, bit for bit. Exits with 1 and names the node if one bit differs."""
+    given = read_vectors(vectors) if vectors else None
+    with _built(model, target, name, on) as build:
+        report = api.compare(
+            build, on, steps=samples, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
+            compiler=compiler, flags=flags or None,
+        )  # fmt: skip
+    if as_json:
+        _print_json(asdict(report) | {"ok": report.ok})
+    else:
+        click.echo(str(report))
+    sys.exit(0 if report.ok else 1)
+
+
+@main.command()
+@_model
+@_json
+def profile(model: str, target: str | None, name: str | None, as_json: bool) -> None:
+    """Measure memory, instructions and stack of MODEL."""
+    with _built(model, target, name, "qemu") as build:
+        costs = api.profile(build)
+    if as_json:
+        _print_json(costs)
+    else:
+        Console().print(_cost_table(costs))
+
+
+@main.command()
+@_model
+@_on
+@_vectors
+@_random
+@click.option("--entry", help="Entry point; the first that the vectors fit if not given.")
+@click.option("--samples", default=1, show_default=True, help="Random samples, if there are no vectors.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.npz", help="Write the outputs here.")
+@_json
+def run(
+    model: str, target: str | None, name: str | None, on: str, vectors: Path | None, lr: float, seed: int,
+    entry: str | None, samples: int, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Call an entry point of MODEL and print its outputs."""
+    given = read_vectors(vectors) if vectors else None
+    with _built(model, target, name, on) as build:
+        feeds = list(_feeds(build, entry, given, samples, lr, seed))
+        with api.open_runner(build, on) as runner:
+            rows = [api.call(runner, entry_name, inputs) for entry_name, inputs in feeds]
+    outputs = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    if out:
+        np.savez(out, **outputs)  # type: ignore[arg-type]
+    if as_json:
+        _print_json({key: array.tolist() for key, array in outputs.items()})
+    else:
+        for key, array in outputs.items():
+            click.echo(f"{key} {array.dtype}{list(array.shape)}\n{array}")
+
+
+def _feeds(
+    build: api.Build, entry: str | None, given: dict[str, Array] | None, count: int, lr: float, seed: int
+) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Name of the entry point and inputs of each call."""
+    interface, graphs = build.interface, build.program.entry_points
+    fitting = list(interface.entry_points) if given is None else matching(interface, graphs, given)
+    chosen = interface.entry_points[entry_index(interface, entry)] if entry else fitting[0]
+    if chosen not in fitting:
+        raise DataError(f"the vectors lack inputs of {chosen.name}")
+    if given is not None:
+        yield from ((chosen.name, inputs) for inputs, _ in samples(chosen, graphs[chosen.name], given, lr))
+        return
+    rng = np.random.default_rng(seed)
+    for _ in range(max(1, count)):
+        yield chosen.name, draw(chosen, graphs[chosen.name], rng, lr)
+
+
+def _cost_table(costs: dict[str, Any]) -> Table:
+    table = Table(costs["name"], costs["target"])
+    for key in ("arena_bytes", "arena_lower_bound_bytes", "state_bytes", "constant_bytes", "code_bytes"):
+        table.add_row(key, f"{costs[key]:,}")
+    for key in ("stack_bytes", "macs", "longest_node_macs", "cycles_estimate"):
+        for entry, value in (costs[key] or {}).items():
+            table.add_row(f"{key} {entry}", f"{value:,}")
+    for entry, counted in (costs["instructions"] or {}).items():
+        table.add_section()
+        table.add_row(f"instructions {entry}", f"{counted['total']:,}")
+        for row in counted["nodes"]:
+            table.add_row(f"  {row['node']}", f"{row['instructions']:,}")
+    return table
+
+
+# ---- What there is ----------------------------------------------------------------------------------------
+
+
+@main.command("targets")
+@_json
+def list_targets(as_json: bool) -> None:
+    """List CPUs and boards."""
+    rows = [_target_row(targets.load(name)) for name in targets.names()]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("target", "cpu", "compiler", "flags", "board", "memories")
+    for row in rows:
+        memories = ", ".join(f"{m['name']} {m['length']:,} B" for m in row["memories"])
+        flags = " ".join(row["flags"])
+        table.add_row(row["name"], row["cpu"], row["compiler"], flags, row["board"] or "", memories)
+    Console().print(table)
+
+
+def _target_row(target: targets.Target) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "cpu": target.cpu,
+        "compiler": target.compiler,
+        "flags": [*target.flags, target.optimize],
+        "board": target.board.name if target.board else None,
+        "memories": [asdict(memory) for memory in target.memories],
+    }
+
+
+@main.command("ops")
+@_json
+def list_ops(as_json: bool) -> None:
+    """List operators."""
+    rows = [_op_row(REGISTRY[name]) for name in sorted(REGISTRY)]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("operator", "meaning", "attributes", "gradient")
+    for row in rows:
+        gradient = "yes" if row["differentiable"] else "no"
+        table.add_row(row["name"], row["summary"], ", ".join(row["attributes"]), gradient)
+    Console().print(table)
+
+
+def _op_row(op: Op) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "summary": op.summary,
+        "attributes": {name: attribute.summary for name, attribute in op.attributes.items()},
+        "differentiable": op.vjp is not NOT_DIFFERENTIABLE,
+    }
+
+
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("build/demo"), show_default=True,
+    help="Directory for the C files.")  # fmt: skip
+def demo(out: Path) -> None:
+    """Train a digit classifier on an emulated Cortex-M4F and compare every weight with NumPy."""
+    digits_demo.run(Console(), out)

@@ -115,6 +115,13 @@ def test_mismatched_vectors_are_refused(build: te.Build, given: dict[str, np.nda
         te.verify(build, vectors=given)
 
 
+def test_calls_that_both_refuse_are_equal_and_counted(build: te.Build) -> None:
+    report = te.verify(
+        build, vectors={"image": np.full((2, 6, 6, 1), np.nan, np.float32), "label": np.zeros(2, int)}
+    )
+    assert report.ok and report.refused == 2 and "2 calls refused" in str(report)
+
+
 def test_nothing_to_compare_is_refused(build: te.Build) -> None:
     with pytest.raises(te.DataError, match="0 steps"):
         te.verify(build, steps=0)

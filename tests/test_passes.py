@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from teeny_embed.graph import evaluate
 from teeny_embed.graph.canonicalize import canonicalize, drop_identities, fold_constants
 from teeny_embed.graph.fuse import fuse, is_identity
 from teeny_embed.graph.lower import VariableBuffers, environment, lower
-from teeny_embed.graph.node import Graph, Variable, verify
+from teeny_embed.graph.node import Variable, verify
 from teeny_embed.graph.rewrite import expand_composites, transform
 from teeny_embed.graph.step import Buffer, Schedule
 from teeny_embed.planner.order import orders

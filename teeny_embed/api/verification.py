@@ -10,7 +10,7 @@ import numpy as np
 
 from teeny_embed.api.blame import first_differing_node
 from teeny_embed.api.building import Build
-from teeny_embed.api.running import differing_bits, open_runner
+from teeny_embed.api.running import OK, differing_bits, open_runner
 from teeny_embed.api.samples import Arrays, draw, matching, samples
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.emit_c.interface import EntryPoint
@@ -50,6 +50,8 @@ class VerificationReport:
     seed: int
     calls: Mapping[str, int]
     """Calls by entry point."""
+    refused: int
+    """Calls that NumPy and C refuse alike, such as those with a loss that is not finite."""
     values: int
     """Elements compared, of outputs and state."""
     difference: Difference | None = None
@@ -69,6 +71,7 @@ class VerificationReport:
     def __str__(self) -> str:
         calls = ", ".join(f"{count} x {name}" for name, count in self.calls.items())
         lines = [f"{self.name} for {self.target} on {self.on}: {calls}; {self.values:,} values compared"]
+        lines[0] += f", {self.refused} calls refused" if self.refused else ""
         lines[0] += "" if self.difference else ", 0 differing bits"
         lines += [str(self.difference)] if self.difference else []
         lines += [f"{name}: at most {e:.3g} from the vectors" for name, e in self.largest_error.items()]
@@ -99,9 +102,12 @@ def compare(
     """Runs all entry points in turn, `steps` times, in NumPy and on "host" or "qemu", from the initial state.
 
     Compared are each status, each output, and after a call that may change it the whole state. Inputs
-    are random (from `seed`), or `vectors` (see `samples.select`), as many as there are. Outputs in the
-    vectors may be off by `tolerance`. `compiler` and `flags` are those of `open_runner`.
+    are random (from `seed`), or `vectors` (see `samples.matching`), as many as there are. Outputs in the
+    vectors may be off by `tolerance`. `compiler` and `flags` are those of `open_runner`. Raises DataError,
+    ToolError, DeviceError.
     """
+    if not (np.isfinite(lr) and lr >= 0):
+        raise DataError(f"a learning rate of {lr:g} is none", hint="give a finite number, at least 0")
     feeds = _drawn(build, steps, lr, seed) if vectors is None else _given(build, vectors, lr)
     with (
         open_runner(build, on, compiler, flags) as device,
@@ -118,7 +124,8 @@ def compare(
                 run.difference = replace(difference, node=node)
                 break
     names = build.program.name, build.target.name, on
-    return VerificationReport(*names, seed, run.counts, run.values, run.difference, run.errors, tolerance)
+    counts = run.counts, run.refused, run.values
+    return VerificationReport(*names, seed, *counts, run.difference, run.errors, tolerance)
 
 
 Feed = tuple[EntryPoint, dict[str, Array], dict[str, Array]]
@@ -147,7 +154,7 @@ class _Comparison:
     def __init__(self, device: Runner, reference: Runner) -> None:
         self.device, self.reference = device, reference
         self.counts: dict[str, int] = {}
-        self.values = 0
+        self.values = self.refused = 0
         self.errors: dict[str, float] = {}
         self.difference: Difference | None = None
 
@@ -159,8 +166,10 @@ class _Comparison:
         found_status, found = self.device.call(entry.name, inputs)
         expected = {"status": np.asarray(status), **outputs, **self.reference.read_state()}
         actual = {"status": np.asarray(found_status), **found, **self.device.read_state()}
+        self.refused += status != OK
         for name, values in given.items():
-            self.errors[name] = max(self.errors.get(name, 0.0), largest_error(outputs[name], values))
+            error = np.maximum(self.errors.get(name, 0.0), largest_error(outputs[name], values))
+            self.errors[name] = float(error)
         for name, value in expected.items():
             self.values += np.size(value)
             if bits := differing_bits(value, actual[name]):

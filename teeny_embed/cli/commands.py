@@ -136,7 +136,7 @@ def _lint(build: api.Build) -> None:
 @_on
 @_vectors
 @_random
-@click.option("--samples", default=20, show_default=True, help="Calls of each entry point, at most.")
+@click.option("--samples", type=int, help="Calls of each entry point: 20, or all samples of the vectors.")
 @click.option("--tolerance", default=0.0, help="Of outputs in the vectors; 0 means equal values.")
 @click.option("--compiler", help="Instead of the target's own: gcc, clang.")
 @click.option(
@@ -145,13 +145,14 @@ def _lint(build: api.Build) -> None:
 @_json
 def verify(
     model: str, target: str | None, name: str | None, on: str, vectors: Path | None, lr: float, seed: int,
-    samples: int, tolerance: float, compiler: str | None, flags: tuple[str, ...], as_json: bool,
+    samples: int | None, tolerance: float, compiler: str | None, flags: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL in C with NumPy, bit for bit. Exits with 1 and names the node if one bit differs."""
-    given = read_vectors(vectors) if vectors else None
+    given = {key: array[:samples] for key, array in read_vectors(vectors).items()} if vectors else None
+    steps = 20 if samples is None else samples
     with _built(model, target, name, on) as build:
         report = api.compare(
-            build, on, steps=samples, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
+            build, on, steps=steps, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
             compiler=compiler, flags=flags or None,
         )  # fmt: skip
     if as_json:

@@ -19,6 +19,11 @@ from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.kernels.tiles import Range, fold_bounds, ranges
+from teeny_embed.kernels.vectors import Vector, blocks
+
+
+Offset = Mapping[str, int | Affine]
+"""Where a tile position lies, relative to the loop variables."""
 
 
 @dataclass
@@ -59,7 +64,7 @@ class Segment:
 def segments(step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str]) -> list[Segment]:
     """All parts of the output space, in order."""
     builder = _Nest(step, choice, module, pointers)
-    parts = [ranges(step, builder.bounds, d, min(e, choice.tile.get(d, 1))) for d, e in builder.loops]
+    parts = [builder.parts(d, e) for d, e in builder.loops]
     return [
         builder.segment(dict(zip((d for d, _ in builder.loops), c, strict=True)))
         for c in itertools.product(*parts)
@@ -77,6 +82,15 @@ class _Nest:
         absences = [f.absent for f in step.folds if f.absent is not None]
         self.absence_reads = {leaf.attr for leaf in s.leaves(*absences) if leaf.op == "var"}
         self.bounds = fold_bounds(step)
+
+    def parts(self, d: str, extent: int) -> list[Range]:
+        """The ranges of one output dim."""
+        vector = self.choice.vector
+        if vector is None or vector.dim != d:
+            return ranges(self.step, self.bounds, d, min(extent, self.choice.tile.get(d, 1)))
+        whole, regular, rest = blocks(extent, vector)
+        parts = [Range(0, whole, vector.lanes * vector.block_count, True, regular)] if whole else []
+        return parts + ([Range(whole, extent, extent - whole, True, rest)] if rest else [])
 
     # ---- One segment
 
@@ -97,11 +111,12 @@ class _Place:
 
     def __init__(self, nest: _Nest, ranges: Mapping[str, Range]) -> None:
         self.nest, self.step, self.ranges = nest, nest.step, ranges
-        tiled = [d for d, r in ranges.items() if r.tile > 1]
-        offsets = itertools.product(*(range(ranges[d].tile) for d in tiled))
-        self.positions = [dict(zip(tiled, o, strict=True)) for o in offsets]
+        self.vector = nest.choice.vector
+        tiled = [d for d, r in ranges.items() if r.tile > 1 or r.blocks]
+        offsets = itertools.product(*(ranges[d].offsets for d in tiled))
+        self.positions: list[Offset] = [dict(zip(tiled, o, strict=True)) for o in offsets]
         self.fixed = {d: Affine((), r.begin) for d, r in ranges.items() if r.single}
-        self.names = Names((*nest.pointers.values(), *nest.sizes))
+        self.names = Names((*nest.pointers.values(), *nest.sizes, "lane"))
         self.loads: dict[str, str] = {}
         self.accumulators: dict[tuple[str, int], dict[Scalar, str]] = {}
         self.tested = False
@@ -164,6 +179,8 @@ class _Place:
         return low, high
 
     def _span(self, d: str) -> tuple[int, int]:
+        if d == "lane" and self.vector is not None:
+            return 0, self.vector.lanes - 1
         if d in self.ranges:
             return self.ranges[d].begin, self.ranges[d].end - 1
         return 0, self.step.sizes[d] - 1
@@ -206,6 +223,9 @@ class _Place:
             self._fold(segment, update_names)
             if self.straddling:
                 self._border(segment, late, depth, update_names, before)
+        if self.vector is not None:
+            self._finish_lanes(segment, depth[: len(segment.outer)], self.vector)
+            return
         finish_names = {}
         shallow = len(segment.outer)
         for number, offset in enumerate(self.positions):
@@ -215,7 +235,7 @@ class _Place:
         self._finish(segment, finish_names)
 
     def _load_all(
-        self, reads: Mapping[str, Read], offset: Mapping[str, int], segment: Segment, depth: list[Level],
+        self, reads: Mapping[str, Read], offset: Offset, segment: Segment, depth: list[Level],
         innermost: int, here: list[str],
     ) -> dict[Scalar, str]:  # fmt: skip
         """Names of the values of `reads` at one tile position; loads go where their position is known."""
@@ -225,13 +245,13 @@ class _Place:
             names[variable] = self._load(name, read, offset, segment, depth, innermost, here, names)
         return names
 
-    def _position(self, d: str, offset: Mapping[str, int]) -> str:
+    def _position(self, d: str, offset: Offset) -> str:
         a = dim(d).substitute(self.fixed) + offset.get(d, 0)
         text = affine_text(a, {})
         return text if len(a.terms) + (a.constant != 0) <= 1 else f"({text})"
 
     def _load(
-        self, name: str, read: Read, offset: Mapping[str, int], segment: Segment, depth: list[Level],
+        self, name: str, read: Read, offset: Offset, segment: Segment, depth: list[Level],
         innermost: int, here: list[str], names: Mapping[Scalar, str],
     ) -> str:  # fmt: skip
         pointer = self.nest.pointers[read.buffer]
@@ -239,7 +259,8 @@ class _Place:
             return pointer
         text = self._element(pointer, read, offset, names)
         value = f"({text} != 0u)" if read.buffer.type.dtype == "bool" else text
-        level = self._known_at(read, depth, innermost)
+        in_lane = any(isinstance(offset.get(d), Affine) for d in read.dims())
+        level = innermost if in_lane else self._known_at(read, depth, innermost)
         key = f"{level}:{text}:{'e' if here is segment.finish else 'u'}"
         if key in self.loads:
             return self.loads[key]
@@ -248,6 +269,14 @@ class _Place:
             self.loads[key] = value
             return value
         short = self.names.unique(f"{pointer}_at")
+        if self.vector is not None and here is not segment.finish and self.vector.dim in read.dims():
+            lanes = f"{self.nest.module}_load{self.vector.lanes}"
+            target += [
+                f"{self.nest.module}_lanes{self.vector.lanes}_t {short};",
+                f"{lanes}(&{text}, &{short});",
+            ]
+            self.loads[key] = f"{short}.v"
+            return self.loads[key]
         target.append(f"const {C_TYPES[read.buffer.type.dtype]} {short} = {text};")
         self.loads[key] = short
         return short
@@ -274,9 +303,7 @@ class _Place:
     def _may_leave(self, read: Read) -> bool:
         return any((i, e) in self.nest.bounds for i, e in zip(read.index, read.shape, strict=True))
 
-    def _element(
-        self, pointer: str, read: Read, offset: Mapping[str, int], names: Mapping[Scalar, str]
-    ) -> str:
+    def _element(self, pointer: str, read: Read, offset: Offset, names: Mapping[Scalar, str]) -> str:
         shift = {d: dim(d) + n for d, n in offset.items()}
         total, parts, tests = Affine(), [], []
         for i, extent, stride in zip(read.index, read.shape, row_major(read.shape), strict=True):
@@ -365,6 +392,8 @@ class _Place:
         return tests
 
     def _declare(self, fold: Fold, name: str) -> str:
+        if self.vector is not None:
+            return f"{self.nest.module}_v{self.vector.lanes}_t {name} = {{0.0f}};"
         return f"{C_TYPES[fold.dtype]} {name} = {literal(fold.start.attr, fold.dtype, self.nest.module)};"
 
     def _shared_absence(self, names: Mapping[int, dict[Scalar, str]]) -> str | None:
@@ -395,32 +424,55 @@ class _Place:
             lines.append(f"const {C_TYPES[f.dtype]} {t} = {u};")
         return lines + [f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)]
 
-    def _finish(self, segment: Segment, names: Mapping[int, dict[Scalar, str]]) -> None:
-        stores: list[str] = []
+    def _finish_lanes(self, segment: Segment, depth: list[Level], vector: Vector) -> None:
+        """The epilogue, lane by lane; a compiler makes vectors of it where it can."""
+        stored = {b.offset: b for b in self.ranges[vector.dim].blocks}
         for number, offset in enumerate(self.positions):
-            printer = ScalarPrinter(
-                self.nest.module, {**names[number], **self._accumulators("sum", number)}, self.temporary
+            before = dict(self.loads)
+            inside = {**offset, vector.dim: dim("lane") + offset[vector.dim]}
+            lanes = {a: self.names.unique("lanes") for a in self._accumulators("sum", number)}
+            for accumulator, name in lanes.items():
+                segment.finish.append(f"{self.nest.module}_lanes{vector.lanes}_t {name};")
+                segment.finish.append(f"{name}.v = {self._accumulators('sum', number)[accumulator]};")
+            block = stored[offset[vector.dim]]  # type: ignore[index]
+            segment.finish.append(
+                f"for (int32_t lane = {block.first_lane}; lane < {block.end_lane}; ++lane) {{"
             )
-            values = printer.print([o.value for o in self.step.outputs])
-            segment.finish += printer.lines
-            stores = []
-            for o, value in zip(self.step.outputs, values, strict=True):
-                if len(self.step.outputs) > 1 and o.value.args and not value.isidentifier():
-                    name = self.temporary()  # every value before the first store: outputs may lie in operands
-                    segment.finish.append(
-                        f"const {C_TYPES[o.buffer.type.dtype]} {name} = {self._stored(value, o)};"
-                    )
-                    value = name
-                    stores.append(f"{self._target(o, offset)} = {value};")
-                else:
-                    stores.append(f"{self._target(o, offset)} = {self._stored(value, o)};")
-            segment.finish += stores
+            names = self._load_all(
+                self.nest.epilogue_reads, inside, segment, depth, len(depth), segment.finish
+            )
+            names |= {a: f"{name}.at[lane]" for a, name in lanes.items()}
+            self._store(segment, names, inside)
+            segment.finish.append("}")
+            self.loads = before
+
+    def _finish(self, segment: Segment, names: Mapping[int, dict[Scalar, str]]) -> None:
+        for number, offset in enumerate(self.positions):
+            self._store(segment, {**names[number], **self._accumulators("sum", number)}, offset)
+
+    def _store(self, segment: Segment, names: Mapping[Scalar, str], offset: Offset) -> None:
+        """Computes and stores every output of one position; all values before the first store."""
+        printer = ScalarPrinter(self.nest.module, names, self.temporary)
+        values = printer.print([o.value for o in self.step.outputs])
+        segment.finish += printer.lines
+        stores = []
+        for o, value in zip(self.step.outputs, values, strict=True):
+            if len(self.step.outputs) > 1 and o.value.args and not value.isidentifier():
+                name = self.temporary()  # every value before the first store: outputs may lie in operands
+                segment.finish.append(
+                    f"const {C_TYPES[o.buffer.type.dtype]} {name} = {self._stored(value, o)};"
+                )
+                value = name
+                stores.append(f"{self._target(o, offset)} = {value};")
+            else:
+                stores.append(f"{self._target(o, offset)} = {self._stored(value, o)};")
+        segment.finish += stores
 
     def _stored(self, value: str, output: Output) -> str:
         text = stored(value, output.value)
         return f"(uint8_t)({text})" if output.value.dtype == "bool" else text
 
-    def _target(self, output: Output, offset: Mapping[str, int]) -> str:
+    def _target(self, output: Output, offset: Offset) -> str:
         total = Affine()
         for (d, _), stride in zip(
             self.step.dims, row_major(tuple(e for _, e in self.step.dims)), strict=True

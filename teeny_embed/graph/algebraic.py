@@ -121,5 +121,5 @@ def _sqrt(x: Scalar) -> Scalar:
     return select(positive_finite(x), root, select(less(x, 0), NAN, x))
 
 
-sqrt = define("sqrt", "square root, correctly rounded", _sqrt)
-rsqrt = define("rsqrt", "1 / sqrt(x)", lambda x: 1.0 / sqrt(x))
+sqrt = define("sqrt", "square root, correctly rounded", _sqrt, max_ulp=0.0)
+rsqrt = define("rsqrt", "1 / sqrt(x)", lambda x: 1.0 / sqrt(x), max_ulp=1.5)

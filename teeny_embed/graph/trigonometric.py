@@ -72,11 +72,11 @@ def _sin_of_turns(turns: Scalar) -> Scalar:
     fraction = turns << 2  # of a quarter turn, signed, at most 1/2
     negative = not_equal(fraction >> 63, 0)
     magnitude = select(negative, 0 - fraction, fraction)
-    # times pi / 2, in 2^63; its two words become binary32 with one rounding that counts
+    # times pi / 2, in 2^63; the upper part becomes binary32 exactly, so that their sum rounds once
     high = cast(cast(magnitude >> 32, "uint32"), "uint64") * _HALF_PI
     angle = high + ((cast(cast(magnitude, "uint32"), "uint64") * _HALF_PI) >> 32)
-    whole, rest = cast(cast(angle >> 32, "uint32"), "float32"), cast(cast(angle, "uint32"), "float32")
-    r = whole * 2.0**-31 + rest * 2.0**-63
+    upper, lower = cast(angle >> 40, "uint32"), cast(angle >> 8, "uint32")
+    r = cast(upper, "float32") * 2.0**-23 + cast(lower, "float32") * 2.0**-55
     z = r * r
     sine, cosine = bits(_sin_near_0(r, z)) ^ (cast(negative, "uint32") << 31), bits(_cos_near_0(z))
     word = select(equal(nearest & 1, 0), sine, cosine)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from teeny_embed.graph.step import Step
 from teeny_embed.kernels.tiles import choose_tile
+from teeny_embed.kernels.vectors import Vector, vector_of
 from teeny_embed.target import Target
 
 
@@ -21,9 +22,15 @@ class Choice:
     kernel: str
     loops: tuple[str, ...]
     tile: Mapping[str, int] = field(default_factory=dict)
+    vector: Vector | None = None
     scratch_bytes: int = 0
 
 
 def choose(step: Step, target: Target) -> Choice:
     """The kernel for `step` on `target`."""
-    return Choice("nest", tuple(d for d, _ in step.dims), choose_tile(step, target))
+    loops = tuple(d for d, _ in step.dims)
+    if target.vector_bytes:
+        found = vector_of(step, target)
+        vector, tile = found if found else (None, choose_tile(step, target) if step.folds else {})
+        return Choice("nest", loops, tile, vector)
+    return Choice("nest", loops, choose_tile(step, target))

@@ -21,6 +21,15 @@ Bound = tuple[Affine, int]
 
 
 @dataclass(frozen=True)
+class Block:
+    """One vector of a tile: its first position within the tile, and the lanes that are stored."""
+
+    offset: int
+    first_lane: int
+    end_lane: int
+
+
+@dataclass(frozen=True)
 class Range:
     """Positions begin .. end - 1 of one output dim, `tile` at a time; `inside`: no bound needs a test.
 
@@ -32,6 +41,13 @@ class Range:
     end: int
     tile: int
     inside: bool
+    blocks: tuple[Block, ...] = ()
+    """Vectors that a tile is made of, where the dim runs in lanes."""
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Tile positions, or the first positions of its vectors."""
+        return tuple(b.offset for b in self.blocks) or tuple(range(self.tile))
 
     @property
     def single(self) -> bool:
@@ -99,13 +115,13 @@ def choose_tile(step: Step, target: Target) -> Tile:
     if any(f.term is None for f in step.folds):
         return {}
     bounds = fold_bounds(step)
-    fixed_dims = _absence_dims(step) | {d for i, _ in bounds if i.exact for d in i.dims}
+    fixed_dims = absence_dims(step) | {d for i, _ in bounds if i.exact for d in i.dims}
     free = [d for d, _ in step.dims if d not in fixed_dims]
     candidates = list(_candidates(step, free, target.float_registers - _SPARE_REGISTERS))
     return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile)))
 
 
-def _absence_dims(step: Step) -> set[str]:
+def absence_dims(step: Step) -> set[str]:
     """Dims on which it depends whether a term is absent: tiles along them could not share the test."""
     absences = [f.absent for f in step.folds if f.absent is not None]
     names = {leaf.attr for leaf in s.leaves(*absences) if leaf.op == "var"}

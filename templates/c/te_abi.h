@@ -85,6 +85,12 @@ typedef int32_t te_status_t;
 #endif
 #endif
 
+#ifndef TE_VECTOR /* a type of several lanes; used by modules for hosts only */
+#if defined(__GNUC__)
+#define TE_VECTOR(bytes) __attribute__((vector_size(bytes)))
+#endif
+#endif
+
 #ifndef TE_STATIC_ASSERT /* at file scope; `name` is unique */
 #if defined(__cplusplus)
 #define TE_STATIC_ASSERT(condition, name) static_assert(condition, #name)

@@ -1,0 +1,180 @@
+"""Vectors for targets that have them: one output dim in lanes, each lane an accumulator of its own.
+
+A fold vectorises along an output dim if every read either does not move along it (one value for all lanes)
+or moves by one element (a vector load). A read that moves otherwise is packed first: copied, by a step of
+its own, so that the dim comes last. Blocks may overlap at the end of the dim: lanes are computed twice and
+stored once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.affine import dim
+from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Source, Step
+from teeny_embed.graph.types import TensorType
+from teeny_embed.kernels.tiles import Block, Tile, absence_dims, fold_bounds
+from teeny_embed.target import Target
+
+_MACS_PER_PACKED_ELEMENT = 8  # below this, packing costs more than vectors save
+_ACCUMULATORS = 24  # of 32 vector registers
+_LATENCY = 8  # accumulators that keep two adders with a latency of four busy
+
+
+@dataclass(frozen=True)
+class Vector:
+    """The dim in lanes, and how many vectors of it one tile holds."""
+
+    dim: str
+    lanes: int
+    block_count: int
+
+
+def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
+    """How `step` runs in vectors as it is, without packing; None if it does not."""
+    if not target.vector_bytes:
+        return None
+    found = [d for d in _dims_in_lanes(step) if not _moving_otherwise(step, d) and dict(step.dims)[d] >= 8]
+    found = [d for d in found if any(d in r.dims() for r in step.fold_reads().values())]
+    if not found:
+        return None
+    name = max(found, key=lambda d: min(dict(step.dims)[d], target.vector_bytes // 4))
+    lanes = _lanes(dict(step.dims)[name], target)
+    return _best_tile(step, name, lanes)
+
+
+def _lanes(extent: int, target: Target) -> int:
+    return target.vector_bytes // 4 if extent >= target.vector_bytes // 4 else 8
+
+
+def _dims_in_lanes(step: Step) -> list[str]:
+    """Output dims along which no test differs, for a step whose folds are float32 sums of products."""
+    plain = {"multiply", "add", "subtract", "var"}
+    terms = [f.term for f in step.folds]
+    if not terms or any(t is None or {n.op for n in s.walk([t])} - plain for t in terms):
+        return []
+    if any(
+        r.buffer.type.dtype != "float32" or r.affine() is None
+        for r in step.fold_reads().values()
+        if r.fill is None
+    ):
+        return []
+    tested = {d for i, _ in fold_bounds(step) for d in i.dims} | absence_dims(step)
+    return [d for d, _ in step.dims if d not in tested]
+
+
+def _moving_otherwise(step: Step, d: str) -> list[str]:
+    """Reads of the fold that move along `d` by another distance than one element."""
+    found = []
+    for name, read in step.fold_reads().items():
+        if d in read.dims():
+            flat = read.flat()
+            if flat is None or flat.coefficient(d) != 1 or read.fill is not None:
+                found.append(name)
+    return found
+
+
+def _best_tile(step: Step, name: str, lanes: int) -> tuple[Vector, Tile]:
+    extent = dict(step.dims)[name]
+    block_total = -(-extent // lanes)
+    tested = {d for i, _ in fold_bounds(step) for d in i.dims} | absence_dims(step)
+    others = [d for d, _ in step.dims if d != name and d not in tested]
+    return min(
+        _tiles(step, others, block_total, name, lanes),
+        key=lambda found: _cost(step, name, found[0].block_count, found[1], block_total),
+    )
+
+
+def _tiles(
+    step: Step, others: list[str], block_total: int, name: str, lanes: int
+) -> Iterator[tuple[Vector, Tile]]:
+    sizes = dict(step.dims)
+    for block_count in range(1, min(block_total, _ACCUMULATORS) + 1):
+        vector = Vector(name, lanes, block_count)
+        yield vector, {}
+        for d, t in itertools.product(others, range(2, _ACCUMULATORS // block_count + 1)):
+            if t <= sizes[d]:
+                yield vector, {d: t}
+
+
+def _cost(step: Step, name: str, block_count: int, tile: Tile, block_total: int) -> float:
+    """Cycles per useful vector at one fold point: arithmetic two a cycle, loads two a cycle, loop and latency."""
+    accumulators = block_count * prod(tile.values())
+    loads = 0
+    for read in step.fold_reads().values():
+        loads += prod(tile.get(d, 1) for d in read.dims()) * (block_count if name in read.dims() else 1)
+    work = max(accumulators, loads / 2, _LATENCY / 2) + 1.5
+    waste = prod(-(-e // tile[d]) * tile[d] / e for d, e in step.dims if d in tile)
+    waste *= -(-block_total // block_count) * block_count / block_total
+    return work * waste / accumulators
+
+
+def blocks(extent: int, vector: Vector) -> tuple[int, tuple[Block, ...], tuple[Block, ...]]:
+    """(end of the part done in whole tiles, blocks of a whole tile, blocks of the last, single tile)."""
+    lanes, tile = vector.lanes, vector.lanes * vector.block_count
+    whole = extent // tile * tile
+    regular = tuple(Block(i * lanes, 0, lanes) for i in range(vector.block_count))
+    rest = [Block(i - whole, 0, lanes) for i in range(whole, extent - lanes + 1, lanes)]
+    covered = whole + len(rest) * lanes
+    if extent < lanes:
+        rest = [Block(0, 0, extent)]
+    elif covered < extent:
+        rest.append(Block(extent - lanes - whole, lanes - (extent - covered), lanes))
+    return whole, regular, tuple(rest)
+
+
+# ---- Packing --------------------------------------------------------------------------------------------
+
+
+def pack(schedule: Schedule, target: Target) -> Schedule:
+    """Steps that would run in vectors but for how an operand lies, each behind a step that packs it."""
+    if not target.vector_bytes:
+        return schedule
+    steps = [new for step in schedule.steps for new in _packed(step, target)]
+    return replace(schedule, steps=tuple(steps))
+
+
+def _packed(step: Step, target: Target) -> list[Step]:
+    if vector_of(step, target) is not None:
+        return [step]
+    best: list[Step] = [step]
+    cost = step.count * step.fold_count / _MACS_PER_PACKED_ELEMENT
+    for d in _dims_in_lanes(step):
+        names = _moving_otherwise(step, d)
+        reads = [step.reads[n] for n in names]
+        if not names or dict(step.dims)[d] < 4 or any(r.fill is not None or r.flat() is None for r in reads):
+            continue
+        element_count = sum(prod(e for _, e in _dims_of(step, r)) for r in reads)
+        if element_count < cost:
+            cost, best = element_count, _pack_along(step, d, names, target)
+    return best
+
+
+def _dims_of(step: Step, read: Read) -> Dims:
+    """Dims that a read moves along, those of the fold first."""
+    return tuple((d, e) for d, e in (*step.fold_dims, *step.dims) if d in read.dims())
+
+
+def _pack_along(step: Step, d: str, names: list[str], target: Target) -> list[Step]:
+    """The steps that copy the reads `names` so that `d` comes last, and `step` reading the copies."""
+    extent = dict(step.dims)[d]
+    padded = max(extent, 8)
+    packs, reads = [], dict(step.reads)
+    for name in names:
+        read = step.reads[name]
+        dims = (*((n, e) for n, e in _dims_of(step, read) if n != d), (d, padded))
+        buffer = Buffer(f"{read.buffer.name}.packed", TensorType(tuple(e for _, e in dims)), "activation")
+        packs.append(_pack_step(step, read, dims, buffer, extent != padded))
+        reads[name] = Read(buffer, buffer.type.shape, tuple(dim(n) for n, _ in dims))
+    return [*packs, replace(step, reads=reads)]
+
+
+def _pack_step(step: Step, read: Read, dims: Dims, buffer: Buffer, padded: bool) -> Step:
+    source = replace(read, fill=s.const(0, "float32")) if padded else read
+    value = s.var("x", "float32")
+    sources = (Source("pack", step.sources[0].name, step.sources[0].where),)
+    return Step(dims, (), {"x": source}, (), (Output(buffer, value),), sources)

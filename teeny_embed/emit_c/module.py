@@ -13,6 +13,7 @@ from teeny_embed.emit_c.literals import C_TYPES, literal
 from teeny_embed.emit_c.names import Names, identifier, layer_name
 from teeny_embed.emit_c.nest import Segment, segments
 from teeny_embed.emit_c.scalar_printer import function_definition
+from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.node import UniformDraw, Variable
 from teeny_embed.graph.scalar import ScalarFunction
@@ -51,7 +52,7 @@ class NodeFunction:
     layers: tuple[str, ...]
     where: str
     parameters: tuple[Parameter, ...]
-    segments: tuple[Segment, ...]
+    body: tuple[Segment, ...] | ScatterNest
     kernel: str
     macs: int
     uses: tuple[str, ...]
@@ -270,7 +271,7 @@ class _Builder:
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
         parameters, pointers = self._parameters(entry, step)
         choice = self.choose(step)
-        parts = tuple(segments(step, choice, self.name, pointers))
+        parts = self._body(step, choice, pointers)
         key = repr(([p.declaration for p in parameters], parts))
         use = f"{entry.schedule.name} node {position}"
         known = self.nodes.get(key)
@@ -282,6 +283,14 @@ class _Builder:
             name, step.title, layers, where, parameters, parts, choice.kernel, step.macs, uses
         )
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
+
+    def _body(
+        self, step: Step, choice: Choice, pointers: dict[Buffer, str]
+    ) -> tuple[Segment, ...] | ScatterNest:
+        """What the kernel's template prints."""
+        if choice.scatter is not None:
+            return scatter_nest(step, choice.scatter, self.name, pointers, choice.lanes)
+        return tuple(segments(step, choice, self.name, pointers))
 
     def _finite(self, entry: EntryPlan, step: Step) -> str:
         for check in entry.schedule.checks:

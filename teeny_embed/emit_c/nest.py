@@ -21,7 +21,6 @@ from teeny_embed.kernels.choose import Choice
 from teeny_embed.kernels.tiles import Range, fold_bounds, ranges
 from teeny_embed.kernels.vectors import Vector, blocks
 
-
 Offset = Mapping[str, int | Affine]
 """Where a tile position lies, relative to the loop variables."""
 

@@ -87,10 +87,9 @@ def argmax_folds(best: str, position: str, term: Scalar, where: Scalar) -> tuple
 
 def exceeds(term: Scalar, best: Scalar) -> Scalar:
     """Whether `term` replaces `best` as maximum: larger, or a NaN where `best` is none."""
-    larger = s.less(best, term)
     if not term.dtype.startswith("float"):
-        return larger
-    return s.logical_or(larger, s.logical_and(s.is_nan(term), s.equal(best, best)))
+        return s.less(best, term)
+    return s.logical_not(s.logical_or(s.less_equal(term, best), s.is_nan(best)))
 
 
 def lowest(dtype: str) -> Scalar:

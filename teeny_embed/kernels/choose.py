@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from teeny_embed.graph.step import Step
+from teeny_embed.graph.step import Schedule, Step
+from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
 from teeny_embed.kernels.tiles import choose_tile
-from teeny_embed.kernels.vectors import Vector, vector_of
+from teeny_embed.kernels.vectors import Vector, pack, vector_of
 from teeny_embed.target import Target
 
 
@@ -23,12 +24,22 @@ class Choice:
     loops: tuple[str, ...]
     tile: Mapping[str, int] = field(default_factory=dict)
     vector: Vector | None = None
+    scatter: Scatter | None = None
+    lanes: int = 1
     scratch_bytes: int = 0
+
+
+def prepare(schedule: Schedule, target: Target) -> Schedule:
+    """The schedule with what kernels want done beforehand as steps of its own. Changes no bit."""
+    return pack(split_epilogues(schedule, target), target)
 
 
 def choose(step: Step, target: Target) -> Choice:
     """The kernel for `step` on `target`."""
     loops = tuple(d for d, _ in step.dims)
+    scatter = scatter_of(step, target)
+    if scatter is not None and step.outputs[0].value is step.folds[0].accumulator:
+        return Choice("scatter", loops, scatter=scatter, lanes=target.vector_bytes // 4)
     if target.vector_bytes:
         found = vector_of(step, target)
         vector, tile = found if found else (None, choose_tile(step, target) if step.folds else {})

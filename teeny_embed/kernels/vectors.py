@@ -17,6 +17,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
 from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Source, Step
 from teeny_embed.graph.types import TensorType
+from teeny_embed.kernels.scatter import scatter_of
 from teeny_embed.kernels.tiles import Block, Tile, absence_dims, fold_bounds
 from teeny_embed.target import Target
 
@@ -38,13 +39,19 @@ def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
     """How `step` runs in vectors as it is, without packing; None if it does not."""
     if not target.vector_bytes:
         return None
-    found = [d for d in _dims_in_lanes(step) if not _moving_otherwise(step, d) and dict(step.dims)[d] >= 8]
-    found = [d for d in found if any(d in r.dims() for r in step.fold_reads().values())]
+    found = [d for d in _dims_in_lanes(step) if not _moving_otherwise(step, d) and _fills_lanes(step, d)]
     if not found:
         return None
     name = max(found, key=lambda d: min(dict(step.dims)[d], target.vector_bytes // 4))
     lanes = _lanes(dict(step.dims)[name], target)
     return _best_tile(step, name, lanes)
+
+
+def _fills_lanes(step: Step, d: str) -> bool:
+    """Whether every read that moves along `d` has eight elements there, be it by padding; and one does move."""
+    moving = [r for r in step.fold_reads().values() if d in r.dims()]
+    padded = all(r.shape and r.index[-1] == dim(d) and r.shape[-1] >= 8 for r in moving)
+    return bool(moving) and (dict(step.dims)[d] >= 8 or padded)
 
 
 def _lanes(extent: int, target: Target) -> int:
@@ -81,8 +88,8 @@ def _moving_otherwise(step: Step, d: str) -> list[str]:
 def _best_tile(step: Step, name: str, lanes: int) -> tuple[Vector, Tile]:
     extent = dict(step.dims)[name]
     block_total = -(-extent // lanes)
-    tested = {d for i, _ in fold_bounds(step) for d in i.dims} | absence_dims(step)
-    others = [d for d, _ in step.dims if d != name and d not in tested]
+    exact = {d for i, _ in fold_bounds(step) if i.exact for d in i.dims}
+    others = [d for d, _ in step.dims if d != name and d not in exact | absence_dims(step)]
     return min(
         _tiles(step, others, block_total, name, lanes),
         key=lambda found: _cost(step, name, found[0].block_count, found[1], block_total),
@@ -139,7 +146,7 @@ def pack(schedule: Schedule, target: Target) -> Schedule:
 
 
 def _packed(step: Step, target: Target) -> list[Step]:
-    if vector_of(step, target) is not None:
+    if vector_of(step, target) is not None or scatter_of(step, target) is not None:
         return [step]
     best: list[Step] = [step]
     cost = step.count * step.fold_count / _MACS_PER_PACKED_ELEMENT

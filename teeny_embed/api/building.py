@@ -19,7 +19,7 @@ from teeny_embed.emit_c.render import VERSION, Identity, render
 from teeny_embed.errors import DataError, PlanError
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import VariableBuffers, lower
-from teeny_embed.kernels.choose import choose
+from teeny_embed.kernels.choose import choose, prepare
 from teeny_embed.planner.plan import Plan, plan
 from teeny_embed.planner.report import memory_map
 from teeny_embed.target import Target
@@ -53,7 +53,8 @@ def build(program: Program, target: str = "host", out: str | Path | None = None)
     found = targets.load(target)
     check_finite(program)
     variables: VariableBuffers = {}
-    planned = plan([fuse(lower(g, n, variables)) for n, g in program.entry_points.items()])
+    schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
+    planned = plan([prepare(schedule, found) for schedule in schedules])
     module = build_module(program.name, planned, lambda step: choose(step, found))
     _check_fit(found, planned, module)
     identity = _identity(program, found)

@@ -53,7 +53,7 @@ class Segment:
     guard: str
     """Whether the term is not absent, where all tile positions agree."""
     whole: str
-    """Whether the terms of all tile positions exist, where some may not; else `border` instead of `update`."""
+    """Whether the terms of all tile positions exist, where some may not; `border` takes over if not."""
     update: list[str]
     border: list[str]
     combine: list[str]
@@ -317,7 +317,8 @@ class _Place:
             if at.divisor == 1:
                 total = total + at * stride
             else:
-                quotient = f"(({affine_text(at.numerator(), {})}) / {at.divisor})"
+                numerator = affine_text(at.numerator(), {})
+                quotient = f"({numerator if numerator.isidentifier() else f'({numerator})'} / {at.divisor})"
                 parts.append(quotient if stride == 1 else f"{stride} * {quotient}")
         if total.terms or total.constant or not parts:
             parts.insert(0, affine_text(total, {}))

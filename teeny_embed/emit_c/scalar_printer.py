@@ -55,12 +55,16 @@ class ScalarPrinter:
         if node in self._known:
             return self._known[node]
         text = self._operation(node)
-        if node.op != "const" and self._uses.get(node, 0) > 1 and node.args:
+        if self._uses.get(node, 0) > 1 and node.args and not self._is_cheap(node):
             name = self._temporary()
             self.lines.append(f"const {C_TYPES[node.dtype]} {name} = {stored(text[0], node)};")
             text = (f"({name} != 0u)", ATOM) if node.dtype == "bool" else (name, ATOM)
         self._known[node] = text
         return text
+
+    def _is_cheap(self, node: Scalar) -> bool:
+        """Whether repeating `node` reads better, and compiles better, than naming it: a test of two names."""
+        return node.dtype == "bool" and all(self._known[a][1] == ATOM for a in node.args if a in self._known)
 
     def _operation(self, node: Scalar) -> Text:
         if node.op == "const":
@@ -120,6 +124,8 @@ class ScalarPrinter:
             return f"0u - {self._at(node.args[0], SUM + 1)}", SUM
         symbol, precedence = _INFIX[node.op]
         left, right = node.args
+        if node.op in ("logical_and", "logical_or") and all(_is_test(n) for n in s.walk([node])):
+            symbol, precedence = symbol[0], BITS  # both sides at once: cheaper than a branch
         loose = BITS <= precedence <= SHIFT or precedence in (EQUALITY, 4, 5)  # gcc asks for parentheses here
         a = self._at(left, ATOM if loose and left.args else precedence)
         b = self._at(right, ATOM if loose and right.args else precedence + 1)
@@ -146,6 +152,11 @@ class ScalarPrinter:
 
     def _at(self, node: Scalar, precedence: int) -> str:
         return _wrapped(self._text(node), precedence)
+
+
+def _is_test(node: Scalar) -> bool:
+    """Whether `node` is a comparison, a combination of comparisons, or compares values at hand."""
+    return node.dtype == "bool" or not node.args
 
 
 def _wrapped(text: Text, precedence: int) -> str:

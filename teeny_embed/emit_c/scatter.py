@@ -141,7 +141,7 @@ class _Builder:
         """Loops over the dims `rows`, the last of them in tiles, and the vectors of one turn."""
         if not self.vectorized:
             return (), ()
-        whole, regular, rest = blocks(self.run_count, Vector("", self.lanes, 1))
+        whole, _, rest = blocks(self.run_count, Vector("", self.lanes, 1))
         starts = [(i, 0, self.lanes) for i in range(0, whole, self.lanes)]
         starts += [(whole + b.offset, b.first_lane, b.end_lane) for b in rest]
         tile = 1
@@ -153,7 +153,7 @@ class _Builder:
         levels = [self._level(d) for d in rows]
         if rows:
             levels[-1].step = tile
-        found = []
+        found: list[Lane] = []
         for row in range(tile):
             shift = {d: Affine() for d in self.run}
             if rows:

@@ -74,22 +74,24 @@ def sum_fold(name: str, term: Scalar, absent: Scalar | None = None) -> Fold:
 def max_fold(name: str, term: Scalar) -> Fold:
     """The largest term; NaN if any term is NaN."""
     accumulator = s.var(name, term.dtype)
-    return Fold(name, lowest(term.dtype), s.select(exceeds(term, accumulator), term, accumulator))
+    return Fold(name, lowest(term.dtype), choose_larger(term, accumulator, term, accumulator))
 
 
 def argmax_folds(best: str, position: str, term: Scalar, where: Scalar) -> tuple[Fold, Fold]:
     """The largest term (or first NaN) and the int32 `where` at which it stood first."""
     running = max_fold(best, term)
     place = s.var(position, where.dtype)
-    found = s.select(exceeds(term, running.accumulator), where, place)
+    found = choose_larger(term, running.accumulator, where, place)
     return running, Fold(position, s.const(0, where.dtype), found)
 
 
-def exceeds(term: Scalar, best: Scalar) -> Scalar:
-    """Whether `term` replaces `best` as maximum: larger, or a NaN where `best` is none."""
-    if not term.dtype.startswith("float"):
-        return s.less(best, term)
-    return s.logical_not(s.logical_or(s.less_equal(term, best), s.is_nan(best)))
+def choose_larger(term: Scalar, best: Scalar, new: Scalar, old: Scalar) -> Scalar:
+    """`new` where `term` replaces `best` as maximum: if it is larger, or a NaN and `best` is none. Else `old`.
+
+    Two choices instead of a combined condition: compilers make them without branches.
+    """
+    chosen = s.select(s.less_equal(term, best), old, new)
+    return s.select(s.is_nan(best), old, chosen) if term.dtype.startswith("float") else chosen
 
 
 def lowest(dtype: str) -> Scalar:

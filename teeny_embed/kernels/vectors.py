@@ -48,7 +48,7 @@ def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
 
 
 def _fills_lanes(step: Step, d: str) -> bool:
-    """Whether every read that moves along `d` has eight elements there, be it by padding; and one does move."""
+    """Whether a read moves along `d`, and each that does has eight elements there, be it by padding."""
     moving = [r for r in step.fold_reads().values() if d in r.dims()]
     padded = all(r.shape and r.index[-1] == dim(d) and r.shape[-1] >= 8 for r in moving)
     return bool(moving) and (dict(step.dims)[d] >= 8 or padded)
@@ -109,7 +109,7 @@ def _tiles(
 
 
 def _cost(step: Step, name: str, block_count: int, tile: Tile, block_total: int) -> float:
-    """Cycles per useful vector at one fold point: arithmetic two a cycle, loads two a cycle, loop and latency."""
+    """Cycles per useful vector and fold point: two operations and two loads a cycle, latency, loop."""
     accumulators = block_count * prod(tile.values())
     loads = 0
     for read in step.fold_reads().values():

@@ -142,9 +142,8 @@ def operations(function: ScalarFunction) -> tuple[int, int, int]:
 HEADER = """# Scalar functions of one float
 
 Worst error over {count} binary32 arguments, measured by `benchmarks/unary_ulp.py`, in units in the
-last place of the correctly rounded result; 0 means that every result is correctly rounded. NaN, infinities,
-subnormals and the signs of zeros are included. Operations count every path of an expression and of the
-functions it calls; C runs one path.
+last place of the correctly rounded result. NaN, infinities, subnormals and the signs of zeros are included.
+Operations count every path of an expression and of the functions it calls; C runs one path.
 
 | function | meaning | worst error (ulp) | at x | float operations | divisions | integer operations |
 | --- | --- | ---: | ---: | ---: | ---: | ---: |
@@ -154,8 +153,8 @@ functions it calls; C runs one path.
 def table_row(name: str, worst: Worst) -> str:
     function = FUNCTIONS[name]
     counts = " | ".join(map(str, operations(function)))
-    where = f"{np.float32(worst.x)!s}" if worst.ulp else ""
-    return f"| {name} | {function.summary} | {worst.ulp:.3f} | {where} | {counts} |\n"
+    error = f"{worst.ulp:.3f} | {np.float32(worst.x)!s}" if worst.ulp else "correctly rounded | "
+    return f"| {name} | {function.summary} | {error} | {counts} |\n"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -154,7 +155,7 @@ def test_values_that_are_live_together_share_no_byte(case: Case) -> None:
             ranges = sorted(
                 (entry.offsets[r], entry.offsets[r] + r.type.size_bytes) for r in roots if r in entry.offsets
             )
-            assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+            assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
 @CASE

@@ -290,7 +290,7 @@ class _Builder:
         """What the kernel's template prints."""
         if choice.scatter is not None:
             return scatter_nest(step, choice.scatter, self.name, pointers, choice.lanes)
-        return tuple(segments(step, choice, self.name, pointers))
+        return segments(step, choice, self.name, pointers)
 
     def _finite(self, entry: EntryPlan, step: Step) -> str:
         for check in entry.schedule.checks:

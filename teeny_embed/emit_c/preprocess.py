@@ -57,7 +57,8 @@ def preprocess(path: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in HEADERS.items():
             Path(folder, name).write_text(text)
-        command = ["gcc", "-E", "-std=c11", "-nostdinc", "-U__GNUC__", "-D__attribute__(list)=", "-I", folder]
+        empty = [f"-D{macro}=" for macro in ("__attribute__(list)", "TE_VECTOR(bytes)")]
+        command = ["gcc", "-E", "-std=c11", "-nostdinc", "-U__GNUC__", *empty, "-I", folder]
         try:
             done = subprocess.run([*command, str(path)], capture_output=True, text=True)
         except FileNotFoundError:

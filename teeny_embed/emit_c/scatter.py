@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from teeny_embed.emit_c.nest import Level, affine_text, conjunction
+from teeny_embed.emit_c.limits import Level, affine_text, conjunction
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.step import Buffer, Step
 from teeny_embed.kernels.scatter import Axis, Scatter
@@ -115,13 +115,13 @@ class _Builder:
             rows=rows,
             vectors=vectors,
             summed=tuple(self._level(d) for d in scatter.summed),
-            cotangent=f"{cotangent}[{affine_text(self._cotangent_at(), {})}]",
+            cotangent=f"{cotangent}[{affine_text(self._cotangent_at())}]",
             weights=weight,
-            weight=f"{weight}[{affine_text(self.weight_at, {})}]",
+            weight=f"{weight}[{affine_text(self.weight_at)}]",
             kernel=tuple(self._level(d) for d in kernels),
             tests=conjunction(self._tests()),
             inner=tuple(self._level(d) for d in scatter.inner),
-            element=affine_text(self.output_at, {}),
+            element=affine_text(self.output_at),
         )
 
     def _level(self, d: str) -> Level:
@@ -159,8 +159,8 @@ class _Builder:
             if rows:
                 shift[rows[-1]] = dim(rows[-1]) + row
             for start, first, end in starts:
-                at = affine_text(self.output_at.substitute(shift) + start, {})
-                weight = affine_text(self.weight_at.substitute(shift) + start, {})
+                at = affine_text(self.output_at.substitute(shift) + start)
+                weight = affine_text(self.weight_at.substitute(shift) + start)
                 found.append(Lane(f"sum{len(found)}", at, weight, first, end))
         return tuple(levels), tuple(found)
 
@@ -179,6 +179,6 @@ class _Builder:
 
     def _within(self, a: Axis, low: Affine, high: Affine) -> list[str]:
         sizes = {**self.sizes, a.output_dim: a.output_extent}
-        tests = [f"{affine_text(low, {})} >= 0"] if low.bounds(sizes)[0] < 0 else []
+        tests = [f"{affine_text(low)} >= 0"] if low.bounds(sizes)[0] < 0 else []
         extent = self.sizes[a.input_dim]
-        return tests + ([f"{affine_text(high, {})} < {extent}"] if high.bounds(sizes)[1] >= extent else [])
+        return tests + ([f"{affine_text(high)} < {extent}"] if high.bounds(sizes)[1] >= extent else [])

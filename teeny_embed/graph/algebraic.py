@@ -121,5 +121,5 @@ def _sqrt(x: Scalar) -> Scalar:
     return select(positive_finite(x), root, select(less(x, 0), NAN, x))
 
 
-sqrt = define("sqrt", "square root, correctly rounded", _sqrt, max_ulp=0.0)
+sqrt = define("sqrt", "square root, correctly rounded", _sqrt, max_ulp=0.5)
 rsqrt = define("rsqrt", "1 / sqrt(x)", lambda x: 1.0 / sqrt(x), max_ulp=1.5)

@@ -28,7 +28,7 @@ def fuse(schedule: Schedule) -> Schedule:
     work = Work(schedule)
     changed = True
     while changed:
-        changed = any([_prologues(work), _siblings(work), _epilogues(work)])
+        changed = any([_epilogues(work), _siblings(work), _prologues(work)])
     return replace(schedule, steps=tuple(map(coalesce, work.ordered())))
 
 

@@ -102,5 +102,5 @@ def _cos(x: Scalar) -> Scalar:
     return _reduced(x, _cos_near_0(x * x), sin_of_turns(quarter_turns(x) + _QUARTER))
 
 
-sin = define("sin", "sine of x radians", _sin)
-cos = define("cos", "cosine of x radians", _cos)
+sin = define("sin", "sine of x radians", _sin, max_ulp=1.55)
+cos = define("cos", "cosine of x radians", _cos, max_ulp=1.55)

@@ -103,7 +103,8 @@ typedef int32_t te_status_t;
 
 /* ---- Exact floating point -----------------------------------------------------------------------------
  * Stands once in each generated .c, before its first function: no fused multiply-add, no memcpy in
- * place of plain loops, and no vectorised floats where the vector unit flushes subnormals (MVE). */
+ * place of plain loops, no vectorised floats where the vector unit flushes subnormals (MVE), and no
+ * sums under a condition in AVX-512's masked registers, where gcc 12.2 gives wrong totals. */
 
 #ifndef TE_EXACT_FLOAT
 #if defined(__clang__)
@@ -112,6 +113,10 @@ typedef int32_t te_status_t;
 #define TE_EXACT_FLOAT                                                                             \
     _Pragma("GCC optimize (\"fp-contract=off\", \"no-tree-loop-distribute-patterns\")")            \
     _Pragma("GCC optimize (\"no-tree-vectorize\")")
+#elif defined(__GNUC__) && defined(__AVX512VL__)
+#define TE_EXACT_FLOAT                                                                             \
+    _Pragma("GCC optimize (\"fp-contract=off\", \"no-tree-loop-distribute-patterns\")")            \
+    _Pragma("GCC optimize (\"no-tree-loop-if-convert\")")
 #elif defined(__GNUC__)
 #define TE_EXACT_FLOAT                                                                             \
     _Pragma("GCC optimize (\"fp-contract=off\", \"no-tree-loop-distribute-patterns\")")

@@ -1,0 +1,133 @@
+"""Loads: the value of every read of a step under a name, loaded once, where its position is first known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from teeny_embed.emit_c.limits import Level, Limits, affine_text, conjunction
+from teeny_embed.emit_c.literals import C_TYPES, literal
+from teeny_embed.emit_c.names import Names
+from teeny_embed.emit_c.scalar_printer import ScalarPrinter
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.affine import Affine, dim, row_major
+from teeny_embed.graph.scalar import Scalar
+from teeny_embed.graph.step import Buffer, Read, Step
+from teeny_embed.kernels.vectors import Vector
+
+Offset = Mapping[str, int | Affine]
+"""Where a tile position lies, relative to the loop variables."""
+Values = dict[Scalar, str]
+"""C names of leaves."""
+Snapshot = dict[tuple[int, int, str], str]
+"""What is loaded: (loops open, place, C expression) to name."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place for statements: inside all of `loops`, in `here`; what is known earlier goes further out."""
+
+    loops: tuple[Level, ...]
+    head: list[str]
+    """Statements before all loops."""
+    here: list[str]
+    vector: Vector | None = None
+    """If set, reads that move along its dim are loaded as vectors."""
+
+
+class Loads:
+    """Loads of one segment. `snapshot` and `restore` delimit C blocks whose names do not outlive them."""
+
+    def __init__(
+        self, step: Step, limits: Limits, names: Names, module: str, pointers: Mapping[Buffer, str]
+    ) -> None:
+        self.step, self.limits, self.names = step, limits, names
+        self.module, self.pointers = module, pointers
+        self._known: Snapshot = {}
+        written = {pointers[o.buffer] for o in step.outputs}
+        self._written = {b for b in pointers if pointers[b] in written}
+
+    def snapshot(self) -> Snapshot:
+        return dict(self._known)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._known = dict(snapshot)
+
+    def temporary(self) -> str:
+        return self.names.unique("t")
+
+    def values(self, reads: Mapping[str, Read], offset: Offset, site: Site) -> Values:
+        """Names of the values of `reads` and of all positions, at one tile position."""
+        found: Values = {s.index(d): self._position(d, offset) for d in self.step.sizes}
+        for name, read in sorted(reads.items(), key=lambda item: item[1].affine() is None):
+            found[s.var(name, read.buffer.type.dtype)] = self._value(read, offset, site, found)
+        return found
+
+    def _position(self, d: str, offset: Offset) -> str:
+        a = dim(d).substitute(self.limits.fixed) + offset.get(d, 0)
+        text = affine_text(a)
+        return text if len(a.terms) + (a.constant != 0) <= 1 else f"({text})"
+
+    def _value(self, read: Read, offset: Offset, site: Site, known: Values) -> str:
+        pointer = self.pointers[read.buffer]
+        if read.buffer.type.shape == () and read.buffer.kind == "input":
+            return pointer  # passed by value
+        element = self._element(pointer, read, offset, known)
+        in_lane = any(isinstance(offset.get(d), Affine) for d in read.dims())
+        level = len(site.loops) if in_lane else self._level(read, site)
+        key = (level, id(site.here) if level == len(site.loops) else 0, element)
+        if key not in self._known:
+            outer = site.loops[level - 1].head if level else site.head
+            self._known[key] = self._load(
+                pointer, read, element, site, outer if level < len(site.loops) else site.here
+            )
+        return self._known[key]
+
+    def _load(self, pointer: str, read: Read, element: str, site: Site, target: list[str]) -> str:
+        dtype = read.buffer.type.dtype
+        if dtype == "bool":
+            return f"({element} != 0u)"
+        name = self.names.unique(f"{pointer}_at")
+        if site.vector is not None and site.vector.dim in read.dims():
+            lanes = site.vector.lanes
+            target.append(f"{self.module}_lanes{lanes}_t {name};")
+            target.append(f"{self.module}_load{lanes}(&{element}, &{name});")
+            return f"{name}.v"
+        target.append(f"const {C_TYPES[dtype]} {name} = {element};")
+        return name
+
+    def _level(self, read: Read, site: Site) -> int:
+        """How many loops must be open before the position is known; all of them for a written buffer."""
+        tested = (self.limits.tested or self.limits.straddling) and self.limits.may_leave(read)
+        if read.affine() is None or tested or read.buffer in self._written:
+            return len(site.loops)
+        variables = [level.variable for level in site.loops]
+        return max((variables.index(d) + 1 for d in read.dims() if d in variables), default=0)
+
+    def _element(self, pointer: str, read: Read, offset: Offset, known: Values) -> str:
+        """The C expression of the element, with its fill where it may lie outside."""
+        shift = {d: dim(d) + n for d, n in offset.items()}
+        total, parts, tests = Affine(), [], []
+        for i, extent, stride in zip(read.index, read.shape, row_major(read.shape), strict=True):
+            factor = "" if stride == 1 else f"{stride} * "
+            if isinstance(i, Scalar):
+                (position,) = ScalarPrinter(self.module, known, self.temporary).print([i])
+                parts.append(factor + position)
+                continue
+            at = i.substitute(shift).substitute(self.limits.fixed)
+            if read.fill is not None and not i.in_range(extent, self.step.sizes):
+                tests += self.limits.tests(at, extent)
+            if at.divisor == 1:
+                total = total + at * stride
+            else:
+                numerator = affine_text(at.numerator())
+                parts.append(
+                    f"{factor}({numerator if numerator.isidentifier() else f'({numerator})'} / {at.divisor})"
+                )
+        if total.terms or total.constant or not parts:
+            parts.insert(0, affine_text(total))
+        element = f"{pointer}[{' + '.join(parts)}]".replace("+ -", "- ")
+        if read.fill is None or not tests:
+            return element
+        fill = literal(read.fill.attr, read.buffer.type.dtype, self.module)
+        return f"({conjunction(tests)}) ? {element} : {fill}"

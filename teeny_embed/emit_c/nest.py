@@ -185,7 +185,7 @@ class _Builder:
         return lines + [f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)]
 
     def _border(
-        self, late: Mapping[str, Read], values: list[Values], before: dict[tuple[int, int, str], str]
+        self, late: Mapping[str, Read], values: list[Values], before: Snapshot
     ) -> None:
         """The fold position by position, each with its own test, for tiles that lie across a border."""
         self.result.whole = conjunction(self.limits.whole_tests())

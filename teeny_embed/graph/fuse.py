@@ -368,7 +368,8 @@ def _prologues(work: Work) -> bool:
         if buffer in work.kept or not users:
             continue
         wanted = not producer.reads or (len(users) == 1 and _uses_each_once(users[0], buffer))
-        if wanted and not any(_writes_what_is_read(work, u, producer) or _late(work, u, producer) for u in users):
+        late = any(_writes_what_is_read(work, u, producer) or _late(work, u, producer) for u in users)
+        if wanted and not late:
             inlined = [inline(producer, user) for user in users]
             for user, new in zip(users, inlined, strict=True):
                 if new is not None:

@@ -86,7 +86,7 @@ def argmax_folds(best: str, position: str, term: Scalar, where: Scalar) -> tuple
 
 
 def choose_larger(term: Scalar, best: Scalar, new: Scalar, old: Scalar) -> Scalar:
-    """`new` where `term` replaces `best` as maximum: if it is larger, or a NaN and `best` is none. Else `old`.
+    """`new` where `term` replaces `best` as maximum (it is larger, or a NaN and `best` is none), else `old`.
 
     Two choices instead of a combined condition: compilers make them without branches.
     """

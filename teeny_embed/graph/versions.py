@@ -1,4 +1,4 @@
-"""New versions of variables: written over the old one where that is safe, and copied there where it is not."""
+"""New versions of variables: written over the old one where that is safe, copied there where not."""
 
 from __future__ import annotations
 

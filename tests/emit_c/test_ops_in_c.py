@@ -1,0 +1,183 @@
+"""Every operator in C: each sample and its gradient, and numbers at the edge of every dtype, bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.data import Array
+from support.process import sanitized
+from support.runs import assert_equal_bits
+from teeny_embed.api import Program, build
+from teeny_embed.autograd.reverse import grad
+from teeny_embed.graph import evaluate
+from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
+from teeny_embed.graph.fuse import fuse
+from teeny_embed.graph.lower import environment, lower
+from teeny_embed.graph.node import Graph
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, REGISTRY, Sample
+from teeny_embed.graph.step import Schedule
+from teeny_embed.graph.tensor import Tensor, call, constant, input, trace
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float32", "float64")
+SPECIAL = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-45, -1e-40, 1.17549435e-38, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan]
+)
+"""Zeros, subnormals, the smallest normal, near overflow, infinities and NaN, as float32."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """An entry point and what goes in."""
+
+    name: str
+    graph: Graph
+    feed: dict[str, Array]
+
+
+def task(name: str, function: Callable[..., Any], operands: Sequence[Any]) -> Task:
+    arrays = [np.asarray(x) for x in operands]
+    inputs = [input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
+    graph = trace(lambda: function(), names=("y0",)) if not inputs else trace(function, *inputs)
+    return Task(name, graph, {f"x{i}": x for i, x in enumerate(arrays)})
+
+
+def operator(name: str, **attributes: Any) -> Callable[..., Tensor]:
+    return lambda *operands: call(name, *operands, **attributes)
+
+
+# ---- What is computed ---------------------------------------------------------------------------------
+
+
+def all_samples() -> Iterator[tuple[str, str, Sample]]:
+    """Name, operator and sample."""
+    for op in REGISTRY.values():
+        for number, sample in enumerate(op.samples(np.random.default_rng(0)) if op.samples else ()):
+            yield f"{op.name}_{number}", op.name, sample
+
+
+def samples() -> list[Task]:
+    return [task(n, operator(op, **sample.attributes), sample.operands) for n, op, sample in all_samples()]
+
+
+def gradients() -> list[Task]:
+    """The gradient of each sample for all float32 operands, with a random cotangent."""
+    tasks = []
+    for name, op, sample in all_samples():
+        forward = operator(op, **sample.attributes)
+        arrays = [np.asarray(x) for x in sample.operands]
+        moving = [i for i, x in enumerate(arrays) if x.dtype == np.float32]
+        result = forward(*map(constant, arrays))
+        if REGISTRY[op].vjp is NOT_DIFFERENTIABLE or not moving or result.dtype != "float32":
+            continue
+        seed = np.random.default_rng(1).standard_normal(result.shape, dtype=np.float32)
+
+        def backward(
+            *xs: Tensor, f: Callable[..., Tensor] = forward, m: list[int] = moving, s: Array = seed
+        ) -> tuple[Tensor, ...]:
+            return tuple(grad(f(*xs), [xs[i] for i in m], constant(s)))
+
+        tasks.append(task(f"{name}_gradient", backward, arrays))
+    return tasks
+
+
+def edge(dtype: str) -> Array:
+    """Numbers at which arithmetic of `dtype` wraps, saturates or is undefined in C."""
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtype in FLOATS:
+        return SPECIAL.astype("float32").astype(dtype)
+    info = np.iinfo(dtype)
+    found = {info.min, info.min + 1, -1, 0, 1, 2, 7, info.max // 2 + 1, info.max - 1, info.max}
+    return np.array(sorted(n for n in found if n >= info.min), dtype)
+
+
+def pairs(dtype: str) -> tuple[Array, Array]:
+    """All pairs of edge numbers."""
+    numbers = edge(dtype)
+    return np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
+
+
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+UNARY = ("negative", "abs", "sign", "relu", "relu6")
+FUNCTIONS = ("exp", "log", "sqrt", "tanh", "sigmoid", "erf")
+
+
+def arithmetic() -> list[Task]:
+    """Operators on all pairs of edge numbers of every dtype that they take."""
+    tasks = [task(f"{op}_{t}", operator(op), pairs(t)) for t in INTEGERS for op in (*BINARY, *COMPARISONS)]
+    tasks += [task(f"{op}_{t}", operator(op), [edge(t)]) for t in INTEGERS for op in UNARY]
+    for dtype in FLOATS:
+        tasks += [
+            task(f"{op}_{dtype}", operator(op), pairs(dtype)) for op in ("divide", *BINARY, *COMPARISONS)
+        ]
+    tasks += [task(f"{op}_float32", operator(op), [edge("float32")]) for op in (*UNARY, *FUNCTIONS)]
+    tasks += [task("pow_float32", operator("pow"), pairs("float32"))]
+    tasks += [task(f"{op}_bool", operator(op), pairs("bool")) for op in ("logical_and", "logical_or")]
+    return [*tasks, task("logical_not_bool", operator("logical_not"), [edge("bool")])]
+
+
+def casts() -> list[Task]:
+    """Every dtype to every other."""
+    dtypes = ("bool", *INTEGERS, *FLOATS)
+    return [
+        task(f"{a}_to_{b}", operator("cast", dtype=b), [edge(a)]) for a, b in itertools.permutations(dtypes, 2)
+    ]
+
+
+def folds() -> list[Task]:
+    """NaN, infinities and signed zeros in sums, maxima, pools and softmax."""
+    rows = np.stack([np.roll(SPECIAL, shift) for shift in range(len(SPECIAL))]).astype(np.float32)
+    images = rows.reshape(1, len(SPECIAL), len(SPECIAL), 1)
+    tasks = [
+        task(f"{op}_of_special", operator(op, **attributes), [rows])
+        for op, attributes in (
+            ("sum", {"axes": 1}), ("max", {"axes": (1,)}), ("argmax", {"axis": 1}), ("softmax", {}),
+        )
+    ]  # fmt: skip
+    pool = {"kernel": (2, 2), "stride": (1, 1), "padding": ((1, 1), (1, 1))}
+    tasks += [task(f"{op}_of_special", operator(op, **pool), [images]) for op in ("max_pool", "avg_pool")]
+    return [*tasks, task("matmul_of_special", operator("matmul"), [rows, rows])]
+
+
+GROUPS = {f.__name__: f for f in (samples, gradients, arithmetic, casts, folds)}
+
+
+# ---- Where it is computed -----------------------------------------------------------------------------
+
+
+def outputs(schedule: Schedule, feed: dict[str, Array]) -> dict[str, Array]:
+    memory = environment(schedule, feed, {})
+    evaluate.run(schedule, memory)
+    return {buffer.name: memory[buffer] for buffer in schedule.outputs}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_fusion_changes_no_bit(group: str) -> None:
+    for each in GROUPS[group]():
+        schedule = lower(each.graph, each.name)
+        assert_equal_bits(outputs(fuse(schedule), each.feed), outputs(schedule, each.feed), each.name)
+
+
+@pytest.mark.parametrize("target", ["host", "cortex-m4f", "cortex-m0"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_c_gives_numpys_bits(group: str, target: str, tmp_path: Path) -> None:
+    """Code for a core is portable, and runs here; sanitizers look on."""
+    tasks = GROUPS[group]()
+    program = Program("ops", **{each.name: each.graph for each in tasks})
+    built = build(program, target, tmp_path / "c")
+    for level in ("-O0", "-O3"):
+        with sanitized(built, tmp_path / level, level=level) as runner:
+            for each in tasks:
+                status, found = runner.call(each.name, each.feed)
+                assert status == 0, each.name
+                expected = outputs(lower(program.entry_points[each.name], each.name), each.feed)
+                assert_equal_bits(found, expected, f"{each.name} at {level}")

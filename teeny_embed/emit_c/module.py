@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from teeny_embed.emit_c.formula import formulas
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface, StateField
 from teeny_embed.emit_c.literals import C_TYPES, literal
 from teeny_embed.emit_c.names import Names, identifier, layer_name
@@ -55,6 +56,7 @@ class NodeFunction:
     body: tuple[Segment, ...] | ScatterNest
     kernel: str
     macs: int
+    formulas: tuple[str, ...]
     uses: tuple[str, ...]
     """ "train_step node 3" for every call."""
 
@@ -275,13 +277,14 @@ class _Builder:
         key = repr(([p.declaration for p in parameters], parts))
         use = f"{entry.schedule.name} node {position}"
         known = self.nodes.get(key)
-        name = known.name if known else f"{self.name}_{self.names.unique(_node_name(step))}"
+        name = known.name if known else f"{self.name}_{self.names.unique(_node_name(step, entry))}"
         uses = (*known.uses, use) if known else (use,)
         layers = tuple(dict.fromkeys(layer_name(x.name).replace("_grad", "'") for x in step.sources))
         where = next((x.where for x in step.sources if x.where), "")
         self.nodes[key] = NodeFunction(
-            name, step.title, layers, where, parameters, parts, choice.kernel, step.macs, uses
-        )
+            name, step.title, layers, where, parameters, parts, choice.kernel, step.macs,
+            tuple(formulas(step, pointers)), uses,
+        )  # fmt: skip
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 
     def _body(
@@ -370,15 +373,19 @@ class _Builder:
         return s.functions_used(roots)
 
 
-def _node_name(step: Step) -> str:
-    """Layer and, unless it is the layer's own forward contraction, operator."""
+def _node_name(step: Step, entry: EntryPlan) -> str:
+    """What it updates, or the layer; with the operator where that is not the layer's own contraction."""
+    updated = [entry.storage[b] for b in step.buffers_written() if entry.storage[b].kind == "variable"]
+    if updated:
+        variable = min(updated, key=lambda b: b.variable is None or b.variable.kind != "parameter")
+        return f"{variable.name}_update"
     source = next((x for x in step.sources if x.op.startswith("conv")), step.sources[0])
     layer = layer_name(source.name).removesuffix("_grad")
-    operator = {"conv": "", "conv_input_grad": "input_grad", "conv_weight_grad": "weight_grad"}.get(
-        source.op, source.op
-    )
-    grad = "_grad" if ".grad" in source.name and not source.op.endswith("_grad") else ""
-    return f"{layer}{grad}_{operator}" if operator and operator != layer else layer + grad
+    if source.op.startswith("conv"):
+        return layer + source.op.removeprefix("conv")
+    grad = "_grad" if ".grad" in source.name else ""
+    single = len(step.sources) == 1 and not source.op.endswith("_grad") and source.op not in layer
+    return f"{layer}{grad}_{source.op}" if single else layer + grad
 
 
 def _short_name(buffer: Buffer) -> str:

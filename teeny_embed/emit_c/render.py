@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -79,8 +80,14 @@ def _comment(node: NodeFunction) -> str:
     wide = max((len(p.name) for p in node.parameters), default=0)
     for p in node.parameters:
         lines.append(f" *     {p.role:<7}{p.name:<{wide}}  {p.type}  {p.place}")
-    lines.append(f" *     {node.macs:,} MAC")
+    lines += [f" *     {line}" for text in node.formulas for line in _folded(text, WIDTH - 7)]
+    lines += [f" *     {node.macs:,} MAC"] if node.macs else []
     return "\n".join([*lines, " */\n"])
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A line broken at spaces, what follows indented."""
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_long_words=False)
 
 
 def _facts(module: Module, identity: Identity) -> dict[str, Any]:

@@ -38,11 +38,11 @@ def _index(i: Index, scalars: Mapping[Scalar, Scalar], dims: Mapping[str, Affine
 def rewrite_fold(fold: Fold, scalars: Mapping[Scalar, Scalar]) -> Fold:
     """`fold` with leaves replaced; its accumulator may be renamed by `scalars` too."""
     name = scalars.get(fold.accumulator, fold.accumulator).attr
-    parts = [
-        s.substitute(x, scalars) if x is not None else None for x in (fold.update, fold.term, fold.absent)
-    ]
-    assert parts[0] is not None
-    return Fold(name, fold.start, parts[0], parts[1], parts[2])
+    term, absent, operand = (
+        s.substitute(x, scalars) if x is not None else None for x in (fold.term, fold.absent, fold.operand)
+    )
+    update = s.substitute(fold.update, scalars)
+    return replace(fold, name=name, update=update, term=term, absent=absent, operand=operand)
 
 
 def normalize(step: Step, scalars: Mapping[Scalar, Scalar] | None = None) -> Step:

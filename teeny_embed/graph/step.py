@@ -53,6 +53,10 @@ class Fold:
     update: Scalar
     term: Scalar | None = None
     absent: Scalar | None = None
+    kind: str = "sum"
+    """sum, max or argmax, for people."""
+    operand: Scalar | None = None
+    """What a max or argmax is taken of."""
 
     @property
     def dtype(self) -> str:
@@ -74,7 +78,13 @@ def sum_fold(name: str, term: Scalar, absent: Scalar | None = None) -> Fold:
 def max_fold(name: str, term: Scalar) -> Fold:
     """The largest term; NaN if any term is NaN."""
     accumulator = s.var(name, term.dtype)
-    return Fold(name, lowest(term.dtype), choose_larger(term, accumulator, term, accumulator))
+    return Fold(
+        name,
+        lowest(term.dtype),
+        choose_larger(term, accumulator, term, accumulator),
+        kind="max",
+        operand=term,
+    )
 
 
 def argmax_folds(best: str, position: str, term: Scalar, where: Scalar) -> tuple[Fold, Fold]:
@@ -82,7 +92,7 @@ def argmax_folds(best: str, position: str, term: Scalar, where: Scalar) -> tuple
     running = max_fold(best, term)
     place = s.var(position, where.dtype)
     found = choose_larger(term, running.accumulator, where, place)
-    return running, Fold(position, s.const(0, where.dtype), found)
+    return running, Fold(position, s.const(0, where.dtype), found, kind="argmax", operand=term)
 
 
 def choose_larger(term: Scalar, best: Scalar, new: Scalar, old: Scalar) -> Scalar:

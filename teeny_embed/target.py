@@ -71,6 +71,18 @@ class Board:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """What one training step costs on a CPU if the generated C is compiled with `optimize`."""
+
+    step: str
+    """Net, optimizer and batch size."""
+    optimize: str
+    instructions: int
+    m4_cycles: int | None = None
+    """Estimated, for the Cortex-M4F only."""
+
+
+@dataclass(frozen=True)
 class Target:
     """What code is generated and compiled for."""
 
@@ -89,6 +101,10 @@ class Target:
     """Widest vector register the compiler may use for exact float code; 0 if none."""
     board: Board | None
     memories: tuple[Memory, ...]
+    figures_compiler: str = ""
+    """The compiler and version that `figures` are for; others give other counts."""
+    figures: tuple[Figure, ...] = ()
+    """Measured: what `optimize` was chosen by."""
 
     def has(self, feature: str) -> bool:
         """Whether the CPU has `feature`."""
@@ -125,7 +141,9 @@ def _target(name: str, cpu: str, board: Board | None, memories: tuple[Memory, ..
     table = {key: value for key, value in _table("cpus", cpu).items() if key not in ("summary", "board")}
     table["flags"] = tuple(table["flags"])
     table["features"] = frozenset(table["features"])
-    return _build(Target, f"cpus/{cpu}.toml", name=name, cpu=cpu, board=board, memories=memories, **table)
+    where = f"cpus/{cpu}.toml"
+    table["figures"] = tuple(_build(Figure, where, **figure) for figure in table.get("figures", ()))
+    return _build(Target, where, name=name, cpu=cpu, board=board, memories=memories, **table)
 
 
 def _board(name: str) -> Board:

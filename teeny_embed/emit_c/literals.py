@@ -11,6 +11,7 @@ C_TYPES = {
     "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t",
     "float16": "uint16_t", "float32": "float", "float64": "double",
 }  # fmt: skip
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _SUFFIX = {"uint8": "u", "uint16": "u", "uint32": "u", "int64": "ll", "uint64": "ull", "bool": "u"}
 
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from teeny_embed import resources
+from teeny_embed.emit_c.literals import C_TYPES, INTEGERS, literal
 from teeny_embed.emit_c.module import Module, NodeFunction
 
 if TYPE_CHECKING:
@@ -136,14 +139,46 @@ def signature(module: Module) -> str:
 
 def _helpers(name: str, body: str) -> list[str]:
     """The helper functions that `body` calls, directly or through another."""
-    blocks = [b.strip().partition("\n") for b in _template("c/helpers.c.j2", m=name).split("----\n")]
+    text = _template("c/helpers.c.j2", m=name, conversions=_conversions(), integers=_integers())
+    blocks = [b.strip().partition("\n") for b in text.split("----\n")]
     texts = {head: text for head, _, text in blocks}
-    needed: list[str] = []
+    used = re.compile(rf"\b{name}_(\w+?)(?:_t)?\b")
+    names = set(used.findall(body))
     for head in reversed(texts):
-        users = body + "".join(texts[n] for n in needed)
-        if re.search(rf"\b{name}_{head}(_t)?\b", users):
-            needed.append(head)
-    return [texts[h] for h in reversed(needed)]
+        if head in names:
+            names |= set(used.findall(texts[head]))
+    return [text for head, text in texts.items() if head in names]
+
+
+def _conversions() -> list[dict[str, str]]:
+    """Floats to integers: the bounds as the float sees them, and as the integer."""
+    return [
+        {
+            "name": f"{to}_from_{source}",
+            "to": C_TYPES[to],
+            "source": C_TYPES[source],
+            "zero": literal(0, to),
+            "low": literal(float(np.iinfo(to).min), source),
+            "lowest": literal(np.iinfo(to).min, to),
+            "high": literal(float(np.iinfo(to).max), source),
+            "highest": literal(np.iinfo(to).max, to),
+        }
+        for to in INTEGERS
+        for source in ("float32", "float64")
+    ]
+
+
+def _integers() -> list[dict[str, str]]:
+    """`overflows`: when a / b has no value of its type in C; the wrapped quotient is a."""
+    lowest = {dtype: literal(np.iinfo(dtype).min, dtype) for dtype in INTEGERS}
+    return [
+        {
+            "name": dtype,
+            "type": C_TYPES[dtype],
+            "overflows": "0" if dtype.startswith("u") else f"(a == {lowest[dtype]}) && (b == -1)",
+        }
+        for dtype in INTEGERS
+    ]
 
 
 def tidy(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from teeny_embed.graph.step import Schedule, Step
+from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
 from teeny_embed.kernels.tiles import choose_tile
 from teeny_embed.kernels.vectors import Vector, pack, vector_of
@@ -31,7 +32,7 @@ class Choice:
 
 def prepare(schedule: Schedule, target: Target) -> Schedule:
     """The schedule with what kernels want done beforehand as steps of its own. Changes no bit."""
-    return pack(split_epilogues(schedule, target), target)
+    return mask_choices(pack(split_epilogues(schedule, target), target), target)
 
 
 def choose(step: Step, target: Target) -> Choice:

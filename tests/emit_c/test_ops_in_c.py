@@ -105,7 +105,7 @@ def pairs(dtype: str) -> tuple[Array, Array]:
     return np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
 
 
-BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 UNARY = ("negative", "abs", "sign", "relu", "relu6")
 FUNCTIONS = ("exp", "log", "sqrt", "tanh", "sigmoid", "erf")
@@ -116,9 +116,7 @@ def arithmetic() -> list[Task]:
     tasks = [task(f"{op}_{t}", operator(op), pairs(t)) for t in INTEGERS for op in (*BINARY, *COMPARISONS)]
     tasks += [task(f"{op}_{t}", operator(op), [edge(t)]) for t in INTEGERS for op in UNARY]
     for dtype in FLOATS:
-        tasks += [
-            task(f"{op}_{dtype}", operator(op), pairs(dtype)) for op in ("divide", *BINARY, *COMPARISONS)
-        ]
+        tasks += [task(f"{op}_{dtype}", operator(op), pairs(dtype)) for op in (*BINARY, *COMPARISONS)]
     tasks += [task(f"{op}_float32", operator(op), [edge("float32")]) for op in (*UNARY, *FUNCTIONS)]
     tasks += [task("pow_float32", operator("pow"), pairs("float32"))]
     tasks += [task(f"{op}_bool", operator(op), pairs("bool")) for op in ("logical_and", "logical_or")]
@@ -127,10 +125,8 @@ def arithmetic() -> list[Task]:
 
 def casts() -> list[Task]:
     """Every dtype to every other."""
-    dtypes = ("bool", *INTEGERS, *FLOATS)
-    return [
-        task(f"{a}_to_{b}", operator("cast", dtype=b), [edge(a)]) for a, b in itertools.permutations(dtypes, 2)
-    ]
+    both = itertools.permutations(("bool", *INTEGERS, *FLOATS), 2)
+    return [task(f"{a}_to_{b}", operator("cast", dtype=b), [edge(a)]) for a, b in both]
 
 
 def folds() -> list[Task]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,12 +90,13 @@ class ProcessRunner(ClosingContext):
         self.interface = build.interface
         folder.mkdir(exist_ok=True)
         (folder / "main.c").write_text(_main(build.interface))
-        program, self._log = folder / "main", (folder / "log").open("w+")
+        program, self._log = folder / "main", folder / "log"
         sources = [folder / "main.c", *(build.directory / name for name in build.interface.sources)]
         toolchain.run(compiler, ["-std=c11", *flags, "-I", build.directory, *sources, "-o", program])
-        self._process = subprocess.Popen(
-            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
-        )
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
 
     def reset(self) -> int:
         """See `Runner.reset`."""
@@ -123,10 +125,11 @@ class ProcessRunner(ClosingContext):
 
     def close(self) -> None:
         """Ends the process, which must not leave an error behind."""
-        if self._process.poll() is None:
-            self._process.communicate()
-        assert self._process.returncode == 0, self._printed()
-        self._log.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        assert self._process.wait(10) == 0, self._printed()
 
     def _raw_state(self) -> bytes:
         if not self.interface.state_bytes:
@@ -153,9 +156,7 @@ class ProcessRunner(ClosingContext):
         return data
 
     def _printed(self) -> str:
-        self._process.wait()
-        self._log.seek(0)
-        return f"the process ended with code {self._process.returncode}\n{self._log.read()}"
+        return f"the process ended with code {self._process.wait(10)}\n{self._log.read_text()}"
 
 
 def _main(interface: Interface) -> str:

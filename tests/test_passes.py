@@ -14,10 +14,11 @@ from support.nets import CASES, Case
 from support.runs import assert_equal_bits
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.canonicalize import canonicalize, drop_identities, fold_constants
-from teeny_embed.graph.fuse import fuse, is_identity
+from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import VariableBuffers, environment, lower
 from teeny_embed.graph.node import Variable, verify
 from teeny_embed.graph.rewrite import expand_composites, transform
+from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Schedule
 from teeny_embed.planner.order import orders
 from teeny_embed.planner.plan import EntryPlan, plan

@@ -10,123 +10,40 @@ writer of its next version; and what an entry point checks before anything is wr
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
 from teeny_embed.graph import scalar as s
-from teeny_embed.graph.affine import Affine, NotAffineError, dim, row_major
+from teeny_embed.graph.affine import Affine, NotAffineError, dim
 from teeny_embed.graph.coalesce import coalesce
+from teeny_embed.graph.dependencies import Dependencies
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.simplify import normalize, rewrite
+from teeny_embed.graph.spaces import (
+    as_expression,
+    common_dims,
+    is_identity,
+    is_pointwise,
+    rename_reads,
+    with_dims,
+)
 from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Step
 
 
 def fuse(schedule: Schedule) -> Schedule:
     """The fused schedule, its steps in a valid order."""
-    work = Work(schedule)
+    work = Dependencies(schedule)
     changed = True
     while changed:
         changed = any([_epilogues(work), _siblings(work), _prologues(work)])
     return replace(schedule, steps=tuple(map(coalesce, work.ordered())))
 
 
-class Work:
-    """Steps under change: who produces and who uses each buffer, and which orders hold."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.rank = {step: float(i) for i, step in enumerate(schedule.steps)}
-        self.producer: dict[Buffer, Step] = {}
-        self.users: dict[Buffer, dict[Step, None]] = {}
-        self.variable_of = {value: variable for variable, value in schedule.assigns}
-        self.value_of = dict(schedule.assigns)
-        self.checked = {c.buffer for c in schedule.checks if c.kind == "finite"}
-        self.kept = {*schedule.outputs, *self.variable_of, *self.checked}
-        for step in schedule.steps:
-            self._link(step)
-
-    def _link(self, step: Step) -> None:
-        for buffer in step.buffers_written():
-            self.producer[buffer] = step
-        for buffer in step.buffers_read():
-            self.users.setdefault(buffer, {})[step] = None
-
-    def replace(self, old: tuple[Step, ...], new: Step) -> None:
-        """One step instead of several; it takes the place of the last."""
-        self.rank[new] = max(self.rank[step] for step in old)
-        for step in old:
-            del self.rank[step]
-            for buffer in step.buffers_read():
-                self.users[buffer].pop(step, None)
-            for buffer in step.buffers_written():
-                if self.producer.get(buffer) is step:
-                    del self.producer[buffer]
-        self._link(new)
-
-    def steps(self) -> list[Step]:
-        return sorted(self.rank, key=self.rank.__getitem__)
-
-    def writers(self) -> list[Step]:
-        """Steps that make the next version of a variable."""
-        return list(dict.fromkeys(self.producer[v] for v in self.variable_of if v in self.producer))
-
-    def successors(self, step: Step) -> Iterator[Step]:
-        """Steps that must come after `step`."""
-        for buffer in step.buffers_written():
-            yield from self.users.get(buffer, ())
-            if buffer in self.checked:
-                yield from (w for w in self.writers() if w is not step)
-        for buffer in step.buffers_read():
-            writer = self.producer.get(self.value_of[buffer]) if buffer in self.value_of else None
-            if writer is not None and writer is not step:
-                yield writer
-
-    def path_around(self, first: Step, last: Step) -> bool:
-        """Whether `last` must come after some step that must come after `first`."""
-        seen = {first}
-        todo = [n for n in self.successors(first) if n is not last]
-        while todo:
-            step = todo.pop()
-            if step is last:
-                return True
-            if step not in seen:
-                seen.add(step)
-                todo += self.successors(step)
-        return False
-
-    def precedes(self, first: Step, last: Step) -> bool:
-        """Whether `last` must come after `first`."""
-        return last in set(self.successors(first)) or self.path_around(first, last)
-
-    def connected(self, a: Step, b: Step) -> bool:
-        """Whether one must come after the other."""
-        return self.precedes(a, b) or self.precedes(b, a)
-
-    def ordered(self) -> list[Step]:
-        """All steps in an order that holds; the given order where there is a choice."""
-        waiting = dict.fromkeys(self.rank, 0)
-        for step in self.rank:
-            for following in set(self.successors(step)):
-                waiting[following] += 1
-        ready = sorted((step for step, n in waiting.items() if n == 0), key=self.rank.__getitem__)
-        done: list[Step] = []
-        while ready:
-            step = ready.pop(0)
-            done.append(step)
-            for following in set(self.successors(step)):
-                waiting[following] -= 1
-                if waiting[following] == 0:
-                    ready.append(following)
-            ready.sort(key=self.rank.__getitem__)
-        assert len(done) == len(self.rank), "steps depend on each other in a circle"
-        return done
-
-
 # ---- Epilogue ------------------------------------------------------------------------------------------
 
 
-def _epilogues(work: Work) -> bool:
+def _epilogues(work: Dependencies) -> bool:
     changed = False
     for step in work.steps():
         while step in work.rank:
@@ -137,7 +54,7 @@ def _epilogues(work: Work) -> bool:
     return changed
 
 
-def _epilogue_of(work: Work, producer: Step) -> Step | None:
+def _epilogue_of(work: Dependencies, producer: Step) -> Step | None:
     """`producer` joined with one map that reads it, or None."""
     for buffer in producer.buffers_written():
         users = list(work.users.get(buffer, ()))
@@ -154,32 +71,15 @@ def _epilogue_of(work: Work, producer: Step) -> Step | None:
     return None
 
 
-def _used_by_others(work: Work, producer: Step, user: Step) -> set[Buffer]:
+def _used_by_others(work: Dependencies, producer: Step, user: Step) -> set[Buffer]:
     return {b for b in producer.buffers_written() if any(u is not user for u in work.users.get(b, ()))}
 
 
-def _overwrites_what_it_folds(work: Work, producer: Step, user: Step) -> bool:
+def _overwrites_what_it_folds(work: Dependencies, producer: Step, user: Step) -> bool:
     """Whether `user` makes the next version of a variable that `producer` reads at other elements."""
     elsewhere = {r.buffer for r in producer.fold_reads().values()}
     elsewhere |= {r.buffer for r in producer.epilogue_reads().values() if not is_identity(r, producer.dims)}
     return any(work.variable_of.get(b) in elsewhere for b in user.buffers_written())
-
-
-def is_identity(read: Read, dims: Dims) -> bool:
-    """Whether `read` visits its whole buffer in memory order as `dims` run row-major."""
-    flat = read.flat()
-    if flat is None or prod(read.shape) != prod(e for _, e in dims):
-        return False
-    expected = Affine()
-    for (name, _), stride in zip(dims, row_major(tuple(e for _, e in dims)), strict=True):
-        expected = expected + dim(name) * stride
-    return flat == expected
-
-
-def is_pointwise(step: Step, buffer: Buffer) -> bool:
-    """Whether `step` is a map that reads `buffer` at its own element only."""
-    reads = [r for r in step.reads.values() if r.buffer is buffer]
-    return not step.folds and all(is_identity(r, step.dims) for r in reads)
 
 
 def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
@@ -210,93 +110,10 @@ def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
     )
 
 
-def rename_reads(step: Step, taken: set[str]) -> Step:
-    """`step` with reads and accumulators renamed away from `taken`."""
-    rename: dict[str, str] = {}
-    names = [(n, r.buffer.type.dtype) for n, r in step.reads.items()] + [
-        (f.name, f.dtype) for f in step.folds
-    ]
-    for name, _ in names:
-        fresh, number = name, 1
-        while fresh in taken or (fresh != name and fresh in dict(names)):
-            fresh, number = f"{name}_{number}", number + 1
-        if fresh != name:
-            rename[name] = fresh
-        taken = taken | {fresh}
-    scalars = {s.var(n, d): s.var(rename[n], d) for n, d in names if n in rename}
-    return rewrite(step, scalars, rename=rename) if rename else step
-
-
-# ---- Index spaces --------------------------------------------------------------------------------------
-
-
-def common_dims(producer: Step, user: Step) -> Dims | None:
-    """Dims of which both output spaces are row-major regroupings; None if their borders cross."""
-    cuts = sorted({*_cuts(producer.dims), *_cuts(user.dims)})
-    if any(b % a for a, b in itertools.pairwise(cuts)):
-        return None
-    spans = list(itertools.pairwise(cuts))[::-1]
-    taken = {d for d, _ in producer.fold_dims} | {d for d, _ in user.fold_dims}
-    named: list[tuple[str, int]] = []
-    for low, high in spans:
-        name = _spanning(producer.dims, low, high) or _spanning(user.dims, low, high) or "i"
-        fresh, number = name, 1
-        while fresh in taken:
-            fresh, number = f"{name}{number}", number + 1
-        taken.add(fresh)
-        named.append((fresh, high // low))
-    return tuple(named)
-
-
-def _cuts(dims: Dims) -> list[int]:
-    """Element strides at which a dim begins, from 1 to the whole count."""
-    cuts = [1]
-    for _, extent in reversed(dims):
-        cuts.append(cuts[-1] * extent)
-    return cuts
-
-
-def _spanning(dims: Dims, low: int, high: int) -> str | None:
-    """The dim from stride `low` to stride `high`, if there is one."""
-    for (name, extent), stride in zip(dims, row_major(tuple(e for _, e in dims)), strict=True):
-        if stride == low and stride * extent == high:
-            return name
-    return None
-
-
-def with_dims(step: Step, dims: Dims) -> Step:
-    """`step` over finer `dims`, of which its own output dims are row-major groups."""
-    if step.dims == dims:
-        return step
-    strides = row_major(tuple(e for _, e in dims))
-    mapping: dict[str, Affine] = {}
-    for (name, extent), stride in zip(step.dims, row_major(tuple(e for _, e in step.dims)), strict=True):
-        total = Affine()
-        for (part, part_extent), part_stride in zip(dims, strides, strict=True):
-            if stride <= part_stride and part_stride * part_extent <= stride * extent and part_extent > 1:
-                total = total + dim(part) * (part_stride // stride)
-        mapping[name] = total
-    scalars = {s.index(name): as_expression(a) for name, a in mapping.items()}
-    return replace(rewrite(step, scalars, mapping), dims=dims)
-
-
-def as_expression(a: Affine) -> Scalar:
-    """An affine map as an int32 expression."""
-    total: Scalar | None = None
-    for name, coefficient in a.terms:
-        term = s.index(name) if coefficient == 1 else s.index(name) * coefficient
-        total = term if total is None else total + term
-    if total is None:
-        return s.const(a.constant // a.divisor, "int32")
-    if a.constant:
-        total = total + a.constant
-    return total if a.divisor == 1 else s.divide(total, a.divisor)
-
-
 # ---- Siblings ------------------------------------------------------------------------------------------
 
 
-def _siblings(work: Work) -> bool:
+def _siblings(work: Dependencies) -> bool:
     changed = False
     groups: dict[tuple[object, ...], Step] = {}
     for step in work.steps():
@@ -358,7 +175,7 @@ def share_folds(step: Step) -> Step:
 # ---- Prologue ------------------------------------------------------------------------------------------
 
 
-def _prologues(work: Work) -> bool:
+def _prologues(work: Dependencies) -> bool:
     changed = False
     for producer in work.steps():
         if producer not in work.rank or producer.folds or len(producer.outputs) != 1:
@@ -382,7 +199,7 @@ def _prologues(work: Work) -> bool:
     return changed
 
 
-def _writes_what_is_read(work: Work, user: Step, producer: Step) -> bool:
+def _writes_what_is_read(work: Dependencies, user: Step, producer: Step) -> bool:
     """Whether `user`, computing `producer` itself, would overwrite a variable before it is read elsewhere."""
     buffer = producer.outputs[0].buffer
     if is_pointwise(producer, buffer) and buffer not in {r.buffer for r in user.fold_reads().values()}:
@@ -392,7 +209,7 @@ def _writes_what_is_read(work: Work, user: Step, producer: Step) -> bool:
     return any(work.variable_of.get(b) in elsewhere for b in user.buffers_written())
 
 
-def _late(work: Work, user: Step, producer: Step) -> bool:
+def _late(work: Dependencies, user: Step, producer: Step) -> bool:
     """Whether a variable that `producer` reads has its next version by the time that `user` runs."""
     values = [work.value_of[b] for b in producer.buffers_read() if b in work.value_of]
     writers = dict.fromkeys(work.producer[v] for v in values if v in work.producer)

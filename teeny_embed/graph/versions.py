@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
-from teeny_embed.graph.fuse import Work, is_identity
+from teeny_embed.graph.dependencies import Dependencies
+from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Output, Read, Schedule, Source, Step
 
 
@@ -23,7 +24,7 @@ def separate_versions(schedule: Schedule) -> Schedule:
 
 
 def _may_overwrite(schedule: Schedule, variable: Buffer, value: Buffer) -> bool:
-    work = Work(schedule)
+    work = Dependencies(schedule)
     writer = work.producer[value]
     folded = {read.buffer for read in writer.fold_reads().values()}
     reads = [read for read in writer.reads.values() if read.buffer is variable]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from teeny_embed.graph.fuse import Work
+from teeny_embed.graph.dependencies import Dependencies
 from teeny_embed.graph.step import Buffer, Schedule, Step
 
 
@@ -18,7 +18,7 @@ def orders(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
 
 def _greedy(schedule: Schedule) -> tuple[Step, ...]:
     """At each step, of the steps that may run, the one after which least memory is live; ties as given."""
-    work = Work(schedule)
+    work = Dependencies(schedule)
     position = {step: i for i, step in enumerate(schedule.steps)}
     waiting = dict.fromkeys(schedule.steps, 0)
     for step in schedule.steps:

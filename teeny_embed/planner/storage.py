@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from teeny_embed.graph.fuse import is_identity
+from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Schedule, Step
 
 

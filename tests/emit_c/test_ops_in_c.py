@@ -163,17 +163,22 @@ def test_fusion_changes_no_bit(group: str) -> None:
         assert_equal_bits(outputs(fuse(schedule), each.feed), outputs(schedule, each.feed), each.name)
 
 
-@pytest.mark.parametrize("target", ["host", "cortex-m4f", "cortex-m0"])
+WAYS = [("host", "-O3"), ("cortex-m4f", "-O0")]
+FULL_WAYS = [("host", "-O0"), ("cortex-m4f", "-O3"), ("cortex-m0", "-O0"), ("cortex-m0", "-O3")]
+
+
+@pytest.mark.parametrize(
+    ("target", "level"), [*WAYS, *(pytest.param(*way, marks=pytest.mark.full) for way in FULL_WAYS)]
+)
 @pytest.mark.parametrize("group", GROUPS)
-def test_c_gives_numpys_bits(group: str, target: str, tmp_path: Path) -> None:
+def test_c_gives_numpys_bits(group: str, target: str, level: str, tmp_path: Path) -> None:
     """Code for a core is portable, and runs here; sanitizers look on."""
     tasks = GROUPS[group]()
     program = Program("ops", **{each.name: each.graph for each in tasks})
     built = build(program, target, tmp_path / "c")
-    for level in ("-O0", "-O3"):
-        with sanitized(built, tmp_path / level, level=level) as runner:
-            for each in tasks:
-                status, found = runner.call(each.name, each.feed)
-                assert status == 0, each.name
-                expected = outputs(lower(program.entry_points[each.name], each.name), each.feed)
-                assert_equal_bits(found, expected, f"{each.name} at {level}")
+    with sanitized(built, tmp_path / "run", level=level) as runner:
+        for each in tasks:
+            status, found = runner.call(each.name, each.feed)
+            assert status == 0, each.name
+            expected = outputs(lower(program.entry_points[each.name], each.name), each.feed)
+            assert_equal_bits(found, expected, each.name)

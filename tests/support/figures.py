@@ -230,8 +230,8 @@ def as_json(record: Record) -> str:
     return json.dumps({"compiler": COMPILER, "costs": costs}, indent=1) + "\n"
 
 
-def update(mnist: Digits) -> None:
-    """Measures everything anew: the levels of the cores, docs/figures.json, and its part of docs/figures.md."""
+def update(mnist: Digits) -> Record:
+    """Measures everything anew; writes the levels into the targets, and docs/figures.json."""
     if (found := found_compiler()) != COMPILER:
         raise SystemExit(f"the figures are those of {COMPILER}, this is {found}")
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
@@ -239,3 +239,4 @@ def update(mnist: Digits) -> None:
             write_levels(core, level_figures(core, mnist, Path(folder)))
         record = {core: measure_core(core, mnist, Path(folder)) for core in CORES}
     RECORD.write_text(as_json(record), encoding="utf-8")
+    return record

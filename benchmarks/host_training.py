@@ -17,12 +17,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
@@ -32,8 +33,8 @@ from support.data import Array, Digits
 from support.figures_text import DOCUMENT, table, write_section
 from support.nets import Case
 from teeny_embed.deploy import declarations, toolchain
-from teeny_embed.deploy.host import HostLibrary
 from teeny_embed.deploy.runner import state_from_bytes
+from teeny_embed.deploy.toolchain import build_host_library
 
 FLAGS = ("-O3", "-march=native")  # and -ffp-contract=off, which every build gets
 RATE = 0.05
@@ -43,13 +44,9 @@ WANTED_RATIO = {1: 6.0, 32: 1.5}
 CHECKED_STEPS = 20
 TOLERANCE = 1e-4
 
-Step = Callable[[int], float]
-"""Trains with a batch, by its number, and returns the loss."""
-
-
 @dataclass(frozen=True)
 class Times:
-    """Microseconds of a step."""
+    """Microseconds of a step: medians of the rounds, and the least."""
 
     batch: int
     ours_us: float
@@ -58,3 +55,168 @@ class Times:
     """Median of the rounds' ratios."""
     ours_least_us: float
     torch_least_us: float
+
+
+class Trainer(Protocol):
+    """Trains one model, batch by batch."""
+
+    def step(self, batch: int) -> None:
+        """With batch number `batch`."""
+
+    def loss(self) -> float:
+        """Of the last step."""
+
+
+class Compiled:
+    """Generated C, called through ctypes with arguments prepared beforehand."""
+
+    def __init__(self, build: te.Build, images: Array, labels: Array, folder: Path) -> None:
+        """`images` and `labels` have a batch in each row."""
+        sources = [build.directory / name for name in build.interface.sources]
+        library = ctypes.CDLL(str(build_host_library(sources, folder / "liblenet5.so", flags=FLAGS)))
+        self._context = declarations.read(build.directory / "lenet5.h").structure("lenet5_ctx_t")()
+        self._interface = build.interface
+        self._state, self._arena = map(_aligned, (build.interface.state_bytes, build.interface.arena_bytes))
+        self._loss = ctypes.c_float()
+        memory = [v for m in (self._state, self._arena) for v in (_address(m), ctypes.c_size_t(m.size))]
+        assert library.lenet5_init(ctypes.byref(self._context), *memory) == 0
+        assert library.lenet5_reset(ctypes.byref(self._context)) == 0
+        self._data = (images, labels)  # the arguments point into them
+        self._arguments = [self._batch(image, label) for image, label in zip(images, labels, strict=True)]
+        self._train_step = library.lenet5_train_step
+
+    def _batch(self, image: Array, label: Array) -> tuple[Any, ...]:
+        by_value = label.size == 1
+        label_argument = ctypes.c_int32(int(label[0])) if by_value else _address(label)
+        rate, loss = ctypes.c_float(RATE), ctypes.byref(self._loss)
+        return ctypes.byref(self._context), _address(image), label_argument, rate, loss
+
+    def state(self) -> dict[str, Array]:
+        """Parameters by name."""
+        return state_from_bytes(self._interface, self._state.tobytes())
+
+    def step(self, batch: int) -> None:
+        self._train_step(*self._arguments[batch % len(self._arguments)])
+
+    def loss(self) -> float:
+        return self._loss.value
+
+
+def _aligned(byte_count: int) -> Array:
+    whole = np.zeros(byte_count + ALIGNMENT_BYTES, np.uint8)
+    start = -whole.ctypes.data % ALIGNMENT_BYTES
+    return whole[start : start + byte_count]
+
+
+def _address(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+class Torch:
+    """The same net as a PyTorch user writes it, with the weights `state`."""
+
+    def __init__(self, state: dict[str, Array], images: Array, labels: Array) -> None:
+        self._net = nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+        )  # fmt: skip
+        with torch.no_grad():
+            for parameter, (name, value) in zip(self._net.parameters(), state.items(), strict=True):
+                parameter.copy_(torch.from_numpy(_channels_first(name, value)))
+        self._optimizer = torch.optim.SGD(self._net.parameters(), lr=RATE)
+        self._criterion = nn.CrossEntropyLoss()
+        self._images = torch.from_numpy(images.reshape(*images.shape[:2], 1, 28, 28))
+        self._labels = torch.from_numpy(labels.astype(np.int64))
+        self._loss = torch.zeros(())
+
+    def step(self, batch: int) -> None:
+        at = batch % len(self._images)
+        self._optimizer.zero_grad()
+        self._loss = self._criterion(self._net(self._images[at]), self._labels[at])
+        self._loss.backward()
+        self._optimizer.step()
+
+    def loss(self) -> float:
+        return float(self._loss.detach())
+
+
+def _channels_first(name: str, value: Array) -> Array:
+    """Filters OHWI to OIHW, and the columns of the first dense layer likewise."""
+    if value.ndim == 4:
+        value = value.transpose(0, 3, 1, 2)
+    elif value.shape == (120, 400):
+        value = value.reshape(120, 5, 5, 16).transpose(0, 3, 1, 2).reshape(120, 400)
+    return np.ascontiguousarray(value)
+
+
+def check_losses(ours: Trainer, theirs: Trainer) -> None:
+    """Both learn the same. Raises SystemExit."""
+    for batch in range(CHECKED_STEPS):
+        ours.step(batch)
+        theirs.step(batch)
+        if not abs(ours.loss() - theirs.loss()) <= TOLERANCE * max(1.0, abs(theirs.loss())):
+            raise SystemExit(f"step {batch}: loss {ours.loss()}, torch {theirs.loss()}")
+
+
+def microseconds(trainer: Trainer, first: int, count: int) -> float:
+    """Mean of `count` steps."""
+    started = time.perf_counter()
+    for batch in range(first, first + count):
+        trainer.step(batch)
+    return (time.perf_counter() - started) / count * 1e6
+
+
+def compare(batch: int, rounds: int, mnist: Digits, folder: Path) -> Times:
+    """Turn by turn, the first of a round alternating."""
+    count = len(mnist.labels) // batch
+    images = np.ascontiguousarray(mnist.images[28][: count * batch].reshape(count, batch, -1))
+    labels = mnist.labels[: count * batch].reshape(count, batch)
+    build = te.build(Case("lenet5", "sgd", batch).program("lenet5"), "host", folder / "lenet5")
+    ours = Compiled(build, images, labels, folder)
+    theirs = Torch(ours.state(), images, labels)
+    check_losses(ours, theirs)
+    steps = STEPS_PER_TURN[batch]
+    times: dict[Trainer, list[float]] = {ours: [], theirs: []}
+    for turn in range(rounds):
+        for trainer in (ours, theirs) if turn % 2 else (theirs, ours):
+            times[trainer].append(microseconds(trainer, turn * steps, steps))
+    ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
+    return Times(
+        batch,
+        statistics.median(times[ours]), statistics.median(times[theirs]), statistics.median(ratios),
+        min(times[ours]), min(times[theirs]),
+    )  # fmt: skip
+
+
+def text(found: list[Times]) -> str:
+    header = ("LeNet-5, SGD", "us", "torch us", "times as fast", "wanted", "least us", "least torch us")
+    rows = [
+        (f"batch {t.batch}", t.ours_us, t.torch_us, t.ratio, WANTED_RATIO[t.batch], t.ours_least_us,
+         t.torch_least_us)
+        for t in found
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--write", action="store_true", help="refresh docs/figures.md")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    shared = Path(os.environ.get("TEENY_EMBED_SHARED") or REPOSITORY.parent / "shared")
+    mnist = Digits(shared / "datasets" / "mnist_10k_2k.npz")
+    found = []
+    for batch in STEPS_PER_TURN:
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(compare(batch, options.rounds, mnist, Path(folder)))
+    print(json.dumps([asdict(each) for each in found], indent=1) if options.json else text(found))
+    if options.write:
+        versions = f"torch {torch.__version__.split('+')[0]}, gcc {toolchain.run('gcc', ['-dumpfullversion']).strip()}"
+        write_section(DOCUMENT, "host_training", f"{versions}, `{' '.join(FLAGS)}`:\n\n{text(found)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -58,7 +58,6 @@ class Program:
         for name, value in values.items():
             variables[name].set(value)
             variables[name].start_from(variables[name].value)
-            variables[name].draw = None
         self._canonicalize()
 
     def text(self) -> str:

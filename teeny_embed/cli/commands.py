@@ -23,7 +23,6 @@ from teeny_embed.cli import demo as digits_demo
 from teeny_embed.cli.model import load_program
 from teeny_embed.deploy.runner import Array, entry_index
 from teeny_embed.errors import DataError, TeenyError, ToolError
-from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, REGISTRY, Op
 
 Command = Callable[..., Any]

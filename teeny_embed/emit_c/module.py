@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from teeny_embed.emit_c.formula import formulas
-from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface, StateField
-from teeny_embed.emit_c.literals import C_TYPES, literal
+from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
+from teeny_embed.emit_c.literals import C_TYPES
 from teeny_embed.emit_c.names import Names, identifier, layer_name
 from teeny_embed.emit_c.nest import Segment, segments
 from teeny_embed.emit_c.scalar_printer import function_definition
 from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
+from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, state_bytes, state_members
 from teeny_embed.graph import scalar as s
-from teeny_embed.graph.node import UniformDraw, Variable
-from teeny_embed.graph.scalar import ScalarFunction
+from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Buffer, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.planner.plan import EntryPlan, Plan
 
-HEADER_BYTES = 16  # signature, steps, two reserved words
 OWN_NAMES = (
     "init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t",
     "word", "word_t", "bits", "from_bits", "is_finite",
@@ -99,30 +96,6 @@ class ArenaMember:
 
 
 @dataclass(frozen=True)
-class StateMember:
-    """A variable in the state, and how reset sets it: from `table`, by `fill`, or by `draw`."""
-
-    name: str
-    field: StateField
-    type: str
-    count: int
-    fill: str
-    table: str
-    draw: UniformDraw | None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A constant array in flash."""
-
-    name: str
-    comment: str
-    type: str
-    values: tuple[str, ...]
-    size_bytes: int
-
-
-@dataclass(frozen=True)
 class Count:
     """A macro that says how many elements an argument has."""
 
@@ -149,83 +122,45 @@ class Module:
     constant_bytes: int
 
 
-def build_module(name: str, plan: Plan, choose: Callable[[Step], Choice]) -> Module:
-    """The module of a plan. `name` becomes the prefix of every external symbol."""
-    return _Builder(name, plan, choose).module()
+def build_module(
+    name: str, plan: Plan, choose: Callable[[Step], Choice], drawn: Collection[Variable] = ()
+) -> Module:
+    """The module of a plan. `name` becomes the prefix of every external symbol; reset draws `drawn`."""
+    return _Builder(name, plan, choose, drawn).module()
 
 
 class _Builder:
-    def __init__(self, name: str, plan: Plan, choose: Callable[[Step], Choice]) -> None:
+    def __init__(
+        self, name: str, plan: Plan, choose: Callable[[Step], Choice], drawn: Collection[Variable]
+    ) -> None:
         self.name, self.plan, self.choose = name, plan, choose
-        self.tables: list[Table] = []
-        self.table_of: dict[bytes, str] = {}
         self.member_names: dict[tuple[int, str, int, str], str] = {}
         self.members: dict[str, ArenaMember] = {}
         self.arena_names = Names(("bytes",))
         self.nodes: dict[Any, NodeFunction] = {}
-        self.functions = self._scalar_functions([step for e in plan.entries for step in e.schedule.steps])
+        roots = [r for e in plan.entries for step in e.schedule.steps for r in _scalars(step)]
+        self.functions = s.functions_used([*roots, *map(drawn_element, drawn)])
         entries = [e.schedule.name for e in plan.entries]
         self.names = Names((*OWN_NAMES, *entries, *(f.name for f in self.functions)))
         self.counts: dict[str, Count] = {}
-        self.state = self._state()
+        self.tables = Tables(name, self.names)
+        self.state = state_members(name, _variables(plan), drawn, self.tables)
         self.state_of = {m.field.name: m.name for m in self.state}
 
     def module(self) -> Module:
         entries = tuple(self._entry(e) for e in self.plan.entries)
         fields = tuple(m.field for m in self.state)
-        state_bytes = _round_up(_end(fields), 16) if fields else 0
-        sources = (f"{self.name}.c", f"{self.name}_params.c") if self.tables else (f"{self.name}.c",)
+        tables = self.tables.all()
+        sources = (f"{self.name}.c", f"{self.name}_params.c") if tables else (f"{self.name}.c",)
         arena_bytes = max(4, self.plan.arena_bytes)
         interface = Interface(
-            self.name, tuple(e.interface for e in entries), fields, state_bytes, arena_bytes, sources
+            self.name, tuple(e.interface for e in entries), fields, state_bytes(fields), arena_bytes, sources
         )
         return Module(
-            self.name, interface, tuple(self.members.values()), self.state, tuple(self.tables),
+            self.name, interface, tuple(self.members.values()), self.state, tables,
             tuple(function_definition(self.name, f) for f in self.functions), tuple(self.nodes.values()),
-            entries, tuple(self.counts.values()), sum(t.size_bytes for t in self.tables),
+            entries, tuple(self.counts.values()), sum(t.size_bytes for t in tables),
         )  # fmt: skip
-
-    # ---- State and tables
-
-    def _variables(self) -> list[Variable]:
-        """Variables that some entry point assigns; parameters first, in order of first use."""
-        assigned = {b.variable for e in self.plan.entries for b, _ in e.schedule.assigns}
-        found = dict.fromkeys(
-            b.variable for e in self.plan.entries for b in e.schedule.buffers() if b.variable is not None
-        )
-        kept = [v for v in found if v in assigned]
-        return sorted(kept, key=lambda v: v.kind != "parameter")
-
-    def _state(self) -> tuple[StateMember, ...]:
-        members, offset, names = [], HEADER_BYTES, Names(("signature", "steps", "reserved"))
-        for variable in self._variables():
-            item_bytes = variable.initial.dtype.itemsize
-            offset = _round_up(offset, item_bytes)
-            name = names.unique(variable.name)
-            field = StateField(variable.name, variable.type.dtype, variable.type.shape, offset)
-            offset += max(1, variable.type.count) * item_bytes
-            members.append(self._state_member(name, field, variable))
-        return tuple(members)
-
-    def _state_member(self, name: str, field: StateField, variable: Variable) -> StateMember:
-        initial = np.ascontiguousarray(variable.initial).reshape(-1)
-        uniform = bool(
-            np.all(initial.view(f"u{initial.itemsize}") == initial.view(f"u{initial.itemsize}")[0])
-        )
-        fill = literal(initial[0], field.dtype) if uniform else ""
-        table = "" if uniform else self._table(f"initial_{name}", variable.name, initial)
-        return StateMember(name, field, C_TYPES[field.dtype], initial.size, fill, table, variable.draw)
-
-    def _table(self, name: str, comment: str, values: np.ndarray[Any, Any]) -> str:
-        """The name of a flash table; equal contents are stored once."""
-        key = values.dtype.str.encode() + values.tobytes()
-        if key not in self.table_of:
-            symbol = f"{self.name}_{self.names.unique(name)}"
-            dtype = values.dtype.name
-            texts = tuple(literal(v, dtype).strip("()") for v in values.reshape(-1))
-            self.tables.append(Table(symbol, comment, C_TYPES[dtype], texts, values.nbytes))
-            self.table_of[key] = symbol
-        return self.table_of[key]
 
     # ---- Entry points
 
@@ -336,9 +271,7 @@ class _Builder:
             return f"ctx->state->{member}", f"state {member}"
         value = root.value if root.variable is None else root.variable.value
         if value is not None:
-            return self._table(
-                layer_name(root.name), root.name, np.ascontiguousarray(value).reshape(-1)
-            ), "flash"
+            return self.tables.add(layer_name(root.name), root.name, value), "flash"
         member = self._member(entry, root)
         first = entry.offsets[root]
         return f"ctx->arena->{member}.at", f"arena {first}..{first + root.type.size_bytes - 1}"
@@ -363,14 +296,19 @@ class _Builder:
         )
         return name
 
-    def _scalar_functions(self, steps: Sequence[Step]) -> list[ScalarFunction]:
-        roots = [o.value for step in steps for o in step.outputs] + [
-            f.update for step in steps for f in step.folds
-        ]
-        roots += [
-            i for step in steps for r in step.reads.values() for i in r.index if isinstance(i, s.Scalar)
-        ]
-        return s.functions_used(roots)
+def _variables(plan: Plan) -> list[Variable]:
+    """Variables that some entry point assigns; parameters first, in order of first use."""
+    assigned = {b.variable for e in plan.entries for b, _ in e.schedule.assigns}
+    found = dict.fromkeys(
+        b.variable for e in plan.entries for b in e.schedule.buffers() if b.variable is not None
+    )
+    return sorted((v for v in found if v in assigned), key=lambda v: v.kind != "parameter")
+
+
+def _scalars(step: Step) -> list[s.Scalar]:
+    """Every expression of a step."""
+    gathers = [i for r in step.reads.values() for i in r.index if isinstance(i, s.Scalar)]
+    return [*(o.value for o in step.outputs), *(f.update for f in step.folds), *gathers]
 
 
 def _node_name(step: Step, entry: EntryPlan) -> str:
@@ -394,12 +332,3 @@ def _short_name(buffer: Buffer) -> str:
     if buffer.kind == "variable":
         return buffer.name.rpartition("/")[2].partition(".")[2] or buffer.name
     return buffer.name
-
-
-def _end(fields: tuple[StateField, ...]) -> int:
-    last = fields[-1]
-    return last.offset_bytes + max(1, int(np.prod(last.shape))) * np.dtype(last.dtype).itemsize
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple

@@ -144,7 +144,17 @@ class _Builder:
             if self.parts:
                 inner = self.inner[number]
                 part.sample_start += [self._declaration(f, inner[f.accumulator]) for f in self.step.folds]
-                part.combine += [f"{totals[a]} += {inner[a]};" for a in totals]
+                part.combine += [
+                    self._combined(f, totals[f.accumulator], inner[f.accumulator]) for f in self.step.folds
+                ]
+
+    def _combined(self, fold: Fold, total: str, part: str) -> str:
+        """One sample's sum added to the total."""
+        if self.vector is not None or fold.dtype.startswith("float"):
+            return f"{total} += {part};"
+        a, b = s.var("a", fold.dtype), s.var("b", fold.dtype)
+        (text,) = ScalarPrinter(self.module, {a: total, b: part}, self.loads.temporary).print([s.add(a, b)])
+        return f"{total} = {text};"
 
     def _declaration(self, fold: Fold, name: str) -> str:
         if self.vector is not None:
@@ -172,6 +182,7 @@ class _Builder:
         """One term added to the accumulators of one position."""
         printer = ScalarPrinter(self.module, known, self.loads.temporary)
         plain = [f for f in self.step.folds if f.term is not None and (self.result.guard or f.absent is None)]
+        plain = [f for f in plain if f.dtype.startswith("float")]  # integers wrap: their update says how
         terms = printer.print([f.term for f in plain if f.term is not None])
         others = [f for f in self.step.folds if f not in plain]
         updates = printer.print([f.update for f in others])
@@ -184,9 +195,7 @@ class _Builder:
             lines.append(f"const {C_TYPES[f.dtype]} {t} = {u};")
         return lines + [f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)]
 
-    def _border(
-        self, late: Mapping[str, Read], values: list[Values], before: Snapshot
-    ) -> None:
+    def _border(self, late: Mapping[str, Read], values: list[Values], before: Snapshot) -> None:
         """The fold position by position, each with its own test, for tiles that lie across a border."""
         self.result.whole = conjunction(self.limits.whole_tests())
         for known, inner, offset in zip(values, self.inner, self.positions, strict=True):

@@ -1,0 +1,5 @@
+"""Typed graphs, scalar expressions, operators, steps and their evaluation. Importing this fills the registry."""
+
+from teeny_embed.graph import ops
+
+__all__ = ["ops"]

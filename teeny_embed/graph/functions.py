@@ -9,10 +9,11 @@ by `benchmarks/unary_ulp.py`; docs/unary_functions.md has the table.
 from teeny_embed.graph.algebraic import ceil, floor, round_even, rsqrt, sqrt, trunc
 from teeny_embed.graph.exponential import erf, exp, expm1, log, log1p, sigmoid, tanh
 from teeny_embed.graph.power import power
-from teeny_embed.graph.random import normal, threefry2x32, uniform, word
+from teeny_embed.graph.random import initial_value, normal, threefry2x32, uniform, uniform_at, word
 from teeny_embed.graph.trigonometric import cos, sin
 
 __all__ = [
-    "ceil", "cos", "erf", "exp", "expm1", "floor", "log", "log1p", "normal", "power", "round_even", "rsqrt",
-    "sigmoid", "sin", "sqrt", "tanh", "threefry2x32", "trunc", "uniform", "word",
+    "ceil", "cos", "erf", "exp", "expm1", "floor", "initial_value", "log", "log1p", "normal", "power",
+    "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tanh", "threefry2x32", "trunc", "uniform", "uniform_at",
+    "word",
 ]  # fmt: skip

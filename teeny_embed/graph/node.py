@@ -48,12 +48,13 @@ class Variable:
     initial: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self.start_from(self.value)
+        self.start_from(self.value, self.draw)
 
-    def start_from(self, value: Any) -> None:
-        """Makes `value` the initial and the current value."""
+    def start_from(self, value: Any, draw: UniformDraw | None = None) -> None:
+        """Makes `value` the initial and the current value; `draw` says how it was drawn, if it was."""
         self.value = np.array(value, order="C")
         self.initial = self.value.copy()
+        self.draw = draw
         self.version += 1
 
     @property

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from teeny_embed.graph.algebraic import polynomial
 from teeny_embed.graph.exponential import log
-from teeny_embed.graph.scalar import Scalar, cast, define, from_bits, negative
+from teeny_embed.graph.node import UniformDraw
+from teeny_embed.graph.scalar import Number, Scalar, cast, const, define, from_bits, negative
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -47,6 +48,17 @@ def _uniform(random_bits: Scalar) -> Scalar:
 
 
 uniform = define("uniform", "32 random bits to a multiple of 2^-23 in [0, 1)", _uniform, "uint32")
+
+
+def uniform_at(key: tuple[Number, Number], call: Scalar | Number, element: Scalar) -> Scalar:
+    """Number `element` (uint32) of one call: word `element & 1` of block `element >> 1`."""
+    return uniform(word(threefry2x32(*key, call, element >> 1), element))
+
+
+def initial_value(draw: UniformDraw, element: Scalar) -> Scalar:
+    """(2 u - 1) bound for element `element` (uint32). With the 23 bits of u all but the product is exact."""
+    u = uniform_at((draw.seed, draw.stream), 0, element)
+    return (2.0 * u - 1.0) * const(draw.bound, "float32")
 
 
 def _normal(random_bits: Scalar) -> Scalar:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from math import prod
 from typing import Any, Self
 
 import numpy as np
 
 from teeny_embed.autograd.training import is_training
 from teeny_embed.errors import DataError
-from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.functions import initial_value
 from teeny_embed.graph.node import Array, UniformDraw, Variable, name_scope
-from teeny_embed.graph.tensor import Tensor, assign, call, constant, read
+from teeny_embed.graph.tensor import Tensor, assign, call, read
 
 _UNDRAWN = -1  # stream of a parameter that was not drawn yet
 
@@ -31,11 +33,11 @@ def filled(*shape: int, value: float, kind: str = "parameter") -> Variable:
 
 
 def drawn(shape: tuple[int, ...], draw: UniformDraw) -> Array:
-    """float32: (2 u - 1) bound. With the 23 bits of u all but the last product is exact."""
-    first_call = constant(0, "uint32")
-    u = call("random_uniform", first_call, shape=shape, seed=draw.seed, stream=draw.stream).numpy()
-    values: Array = (np.float32(2) * u - np.float32(1)) * np.float32(draw.bound)
-    return values
+    """float32, row-major: `initial_value` of each element, which a device computes alike."""
+    element = s.var("element", "uint32")
+    elements = np.arange(prod(shape), dtype=np.uint32)
+    values: Array = s.evaluate(initial_value(draw, element), {element: elements})
+    return values.reshape(shape)
 
 
 class Module:
@@ -165,7 +167,6 @@ class Module:
         for name, variable in variables.items():
             variable.set(values[name])
             variable.start_from(variable.value)
-            variable.draw = None
         return self
 
     def state_dict(self) -> dict[str, Array]:
@@ -193,8 +194,8 @@ def _joined(path: str, name: str) -> str:
 
 def _draw(parameter: Variable, seed: int, stream: int) -> None:
     assert parameter.draw is not None
-    parameter.draw = UniformDraw(seed, stream, parameter.draw.bound)
-    parameter.start_from(drawn(parameter.value.shape, parameter.draw))
+    draw = UniformDraw(seed, stream, parameter.draw.bound)
+    parameter.start_from(drawn(parameter.value.shape, draw), draw)
 
 
 class Sequential(Module):

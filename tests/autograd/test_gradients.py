@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 
 from teeny_embed.autograd.reverse import grad
-from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
 from teeny_embed.graph.lower import Evaluator
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, REGISTRY, Sample
 from teeny_embed.graph.tensor import Tensor, call, constant, input, trace

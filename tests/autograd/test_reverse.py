@@ -7,7 +7,6 @@ import pytest
 
 from teeny_embed.autograd.reverse import grad, value_and_grad
 from teeny_embed.errors import ShapeError
-from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
 from teeny_embed.graph.node import Variable, topological
 from teeny_embed.graph.tensor import Tensor, call, constant, recording
 

@@ -17,7 +17,6 @@ from support.runs import assert_equal_bits
 from teeny_embed.api import Program, build
 from teeny_embed.autograd.reverse import grad
 from teeny_embed.graph import evaluate
-from teeny_embed.graph import ops as _ops  # noqa: F401  (fills the registry)
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import environment, lower
 from teeny_embed.graph.node import Graph
@@ -144,7 +143,38 @@ def folds() -> list[Task]:
     return [*tasks, task("matmul_of_special", operator("matmul"), [rows, rows])]
 
 
-GROUPS = {f.__name__: f for f in (samples, gradients, arithmetic, casts, folds)}
+def random_convolution(rng: np.random.Generator, number: int) -> Task:
+    """A layer with bias and ReLU, and its gradients. Half of the inputs are 0, as behind a ReLU."""
+    rank = int(rng.integers(0, 3))
+    groups = int(rng.choice([1, 1, 2, 3]))
+    inputs, outputs = (groups * int(n) for n in rng.choice([1, 2, 3, 5, 8, 11, 16, 17], 2))
+    kernel, stride, dilation = (tuple(map(int, rng.integers(1, 4, rank))) for _ in range(3))
+    padding = tuple((int(a), int(b)) for a, b in rng.integers(0, 3, (rank, 2)))
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    extents = [span + int(rng.integers(0, 14)) for span in spans]
+    x = rng.standard_normal((int(rng.choice([1, 2, 8, 9])), *extents, inputs), dtype=np.float32)
+    x[rng.random(x.shape) < 0.5] = 0
+    weight = rng.standard_normal((outputs, *kernel, inputs // groups), dtype=np.float32)
+    bias = rng.standard_normal(outputs, dtype=np.float32)
+
+    def layer(*operands: Tensor) -> tuple[Tensor, ...]:
+        image, filters, shift = operands
+        y = call(
+            "conv", image, filters, stride=stride, padding=padding, dilation=dilation, groups=groups
+        )  # fmt: skip
+        y = call("relu", y + shift)
+        return y, *grad((y * y).sum(), operands)
+
+    return task(f"convolution_{number}", layer, [x, weight, bias])
+
+
+def shapes() -> list[Task]:
+    """Extents around those of tiles and vectors: interiors, borders and rests of all sizes."""
+    rng = np.random.default_rng(0)
+    return [random_convolution(rng, number) for number in range(40)]
+
+
+GROUPS = {f.__name__: f for f in (samples, gradients, arithmetic, casts, folds, shapes)}
 
 
 # ---- Where it is computed -----------------------------------------------------------------------------

@@ -29,9 +29,8 @@ def _uniform_form(call: TensorType, shape: tuple[int, ...], seed: int, stream: i
     for d, stride in zip(dims, row_major(shape), strict=True):
         step = s.cast(s.index(d), "uint32") * stride
         element = step if element is s.const(0, "uint32") else element + step
-    key = (s.const(seed, "uint32"), s.const(stream, "uint32"), s.var("call", "uint32"), element >> 1)
-    word = functions.word(functions.threefry2x32(*key), element)
-    return Form(dims, functions.uniform(word), {"call": Operand(0, ())})
+    value = functions.uniform_at((seed, stream), s.var("call", "uint32"), element)
+    return Form(dims, value, {"call": Operand(0, ())})
 
 
 register(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -25,11 +24,11 @@ import numpy as np
 import torch
 from torch import nn
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import teeny_embed as te
 from support.data import Array, Digits
+from support.figures import mnist
 from support.figures_text import DOCUMENT, table, write_section
 from support.nets import Case
 from teeny_embed.deploy import declarations, toolchain
@@ -43,6 +42,7 @@ STEPS_PER_TURN = {1: 200, 32: 20}
 WANTED_RATIO = {1: 6.0, 32: 1.5}
 CHECKED_STEPS = 20
 TOLERANCE = 1e-4
+
 
 @dataclass(frozen=True)
 class Times:
@@ -167,11 +167,11 @@ def microseconds(trainer: Trainer, first: int, count: int) -> float:
     return (time.perf_counter() - started) / count * 1e6
 
 
-def compare(batch: int, rounds: int, mnist: Digits, folder: Path) -> Times:
+def compare(batch: int, rounds: int, digits: Digits, folder: Path) -> Times:
     """Turn by turn, the first of a round alternating."""
-    count = len(mnist.labels) // batch
-    images = np.ascontiguousarray(mnist.images[28][: count * batch].reshape(count, batch, -1))
-    labels = mnist.labels[: count * batch].reshape(count, batch)
+    count = len(digits.labels) // batch
+    images = np.ascontiguousarray(digits.images[28][: count * batch].reshape(count, batch, -1))
+    labels = digits.labels[: count * batch].reshape(count, batch)
     build = te.build(Case("lenet5", "sgd", batch).program("lenet5"), "host", folder / "lenet5")
     ours = Compiled(build, images, labels, folder)
     theirs = Torch(ours.state(), images, labels)
@@ -206,16 +206,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="refresh docs/figures.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    shared = Path(os.environ.get("TEENY_EMBED_SHARED") or REPOSITORY.parent / "shared")
-    mnist = Digits(shared / "datasets" / "mnist_10k_2k.npz")
     found = []
     for batch in STEPS_PER_TURN:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(compare(batch, options.rounds, mnist, Path(folder)))
+            found.append(compare(batch, options.rounds, mnist(), Path(folder)))
     print(json.dumps([asdict(each) for each in found], indent=1) if options.json else text(found))
     if options.write:
-        versions = f"torch {torch.__version__.split('+')[0]}, gcc {toolchain.run('gcc', ['-dumpfullversion']).strip()}"
-        write_section(DOCUMENT, "host_training", f"{versions}, `{' '.join(FLAGS)}`:\n\n{text(found)}")
+        gcc = toolchain.run("gcc", ["-dumpfullversion"]).strip()
+        heading = f"gcc {gcc}, `{' '.join(FLAGS)}`; torch {torch.__version__.split('+')[0]}:"
+        write_section(DOCUMENT, "host_training", f"{heading}\n\n{text(found)}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from teeny_embed import target as targets
+from teeny_embed.api.initial import Init, drawn_by_reset, seeds
 from teeny_embed.api.program import Program, check_finite
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.module import Module, NodeFunction, build_module
@@ -44,22 +45,33 @@ class Build:
         return _report(self.target, self.plan, self.module)
 
 
-def build(program: Program, target: str = "host", out: str | Path | None = None) -> Build:
+def build(
+    program: Program,
+    target: str = "host",
+    out: str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    init: Init = "const",
+) -> Build:
     """Emits C for `target` (a CPU or board name) into the directory `out` (`build/NAME` if not given).
 
+    `dims` gives named extents a number: {"N": 8}. `init` says how `reset` sets parameters: "const" copies
+    them from flash, "seed" draws those that were drawn here on the device; or one of both by name.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
-    Raises TargetError, PlanError (the model is too large for the target's memories), DataError.
+    Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError.
     """
     found = targets.load(target)
+    program = program.bind(dims or {})
     check_finite(program)
+    drawn = drawn_by_reset(program, init)
     variables: VariableBuffers = {}
     schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
     planned = plan([prepare(schedule, found) for schedule in schedules])
-    module = build_module(program.name, planned, lambda step: choose(step, found))
+    module = build_module(program.name, planned, lambda step: choose(step, found), drawn)
     _check_fit(found, planned, module)
     identity = _identity(program, found)
     files = render(module, identity)
-    files["manifest.json"] = _manifest(program, found, planned, module, identity)
+    files["manifest.json"] = _manifest(program, planned, module, identity, seeds(program, drawn))
     directory = Path(out) if out is not None else Path("build") / program.name
     _write(directory, files)
     return Build(program, found, planned, module, directory)
@@ -102,16 +114,19 @@ def _identity(program: Program, target: Target) -> Identity:
     return Identity(graph[:16], weights.hexdigest()[:16], target.name, f"entry points {entries}")
 
 
-def _manifest(program: Program, target: Target, planned: Plan, module: Module, identity: Identity) -> str:
+def _manifest(
+    program: Program, planned: Plan, module: Module, identity: Identity, seeds: Mapping[str, Any]
+) -> str:
     """Everything that identifies and measures a build. No date, user or path: equal input, equal bytes."""
     content: dict[str, Any] = {
         "teeny_embed": VERSION,
         "abi_version": 1,
         "graph_hash": identity.graph_hash,
         "weights_hash": identity.weights_hash,
-        "target": target.name,
+        "target": identity.target,
         "float": "exact",
         "canonicalizations": list(program.changes),
+        "seeds": seeds,
         "interface": asdict(module.interface),
         "arena_bytes": planned.arena_bytes,
         "arena_lower_bound_bytes": planned.lower_bound_bytes,

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from teeny_embed.emit_c.names import identifier
 from teeny_embed.errors import DataError, GraphError
 from teeny_embed.graph.canonicalize import canonicalize, freeze
-from teeny_embed.graph.node import Graph, Variable, print_graph
+from teeny_embed.graph.deferred import DeferredGraph, UnboundInput
+from teeny_embed.graph.node import CONSTANT, Graph, Variable, print_graph
 from teeny_embed.graph.node import verify as verify_graph
 
 RESERVED = frozenset({"init", "reset", "save", "load", "check", "selftest"})
@@ -23,28 +24,68 @@ class Program:
     Raises GraphError for names that C cannot use.
     """
 
-    def __init__(self, name: str, **entry_points: Graph) -> None:
+    def __init__(self, name: str, **entry_points: Graph | DeferredGraph) -> None:
         _check_names(name, list(entry_points))
         self.name = name
-        self._traced = dict(entry_points)
-        self._canonicalize()
+        self._given = dict(entry_points)
+        self._reference: dict[str, Graph] = {}
+        if not self._unbound:
+            self._canonicalize()
 
     def _canonicalize(self) -> None:
         """Parameters that no entry point assigns become constants, with the values that they have now."""
-        assigned = {variable for graph in self._traced.values() for variable, _ in graph.assigns}
-        self.entry_points = {
-            entry: canonicalize(freeze(verify_graph(graph), assigned))
-            for entry, graph in self._traced.items()
+        traced = self._traced()
+        assigned = {variable for graph in traced.values() for variable, _ in graph.assigns}
+        self._reference = {
+            entry: canonicalize(freeze(verify_graph(graph), assigned)) for entry, graph in traced.items()
         }
-        self.changes = tuple(change for graph in self.entry_points.values() for change in graph.changes)
+
+    @property
+    def entry_points(self) -> Mapping[str, Graph]:
+        """The reference graphs. Raises GraphError if a dim is not bound."""
+        self._traced()
+        return self._reference
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What canonicalisation did that may have changed bits."""
+        return tuple(change for graph in self.entry_points.values() for change in graph.changes)
+
+    # ---- Dims
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of extents that `bind` gives a number."""
+        return tuple(self._unbound)
+
+    @property
+    def _unbound(self) -> dict[str, UnboundInput]:
+        deferred = [g for g in self._given.values() if isinstance(g, DeferredGraph)]
+        return {dim: where for graph in deferred for dim, where in graph.unbound.items()}
+
+    def bind(self, dims: Mapping[str, int]) -> Program:
+        """The program with a number for each of its dims. Raises GraphError for a missing or unknown one."""
+        if unknown := [dim for dim in dims if dim not in self.dims]:
+            known = "its dims are " + ", ".join(self.dims) if self.dims else "all its shapes are fixed"
+            raise GraphError(f"program {self.name} has no dim {unknown[0]!r}", hint=known)
+        if not self.dims:
+            return self
+        graphs = {e: g.bind(dims) if isinstance(g, DeferredGraph) else g for e, g in self._given.items()}
+        return Program(self.name, **graphs)
+
+    def _traced(self) -> dict[str, Graph]:
+        """The graphs as traced. Raises GraphError if a dim is not bound."""
+        for each in self._unbound.values():
+            each.bind({})  # says which dim is missing
+        return {entry: g for entry, g in self._given.items() if isinstance(g, Graph)}
 
     def renamed(self, name: str) -> Program:
         """The same program with another name, the prefix of its C."""
-        return Program(name, **self._traced)
+        return Program(name, **self._given)
 
     def variables(self) -> list[Variable]:
         """Variables of all entry points, frozen ones too, in order of first use."""
-        return list(dict.fromkeys(v for g in self._traced.values() for v in g.variables()))
+        return list(dict.fromkeys(v for g in self._traced().values() for v in g.variables()))
 
     def load(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """Sets variables by name, such as `FitReport.state`: what the next build starts from.
@@ -76,8 +117,14 @@ def _check_names(name: str, entries: list[str]) -> None:
 
 
 def check_finite(program: Program) -> None:
-    """Raises DataError if a parameter or state starts with NaN or infinity."""
+    """Raises DataError if a parameter, state or constant table starts with NaN or infinity."""
     for variable in program.variables():
         if not np.isfinite(variable.initial).all():
             hint = "train again, or load finite values"
             raise DataError(f"{variable.name} holds NaN or infinity", hint=hint)
+    for graph in program.entry_points.values():
+        tables = [node for node in graph.nodes() if node.op is CONSTANT and node.type.count > 1]
+        for node in tables:
+            if not np.isfinite(node.attributes["value"]).all():
+                hint = "a table in C holds finite numbers: choose a large one"
+                raise DataError(f"constant {node.name} holds NaN or infinity", node.where, hint)

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from teeny_embed.autograd.reverse import grad
 from teeny_embed.errors import GraphError
 from teeny_embed.graph.canonicalize import simplify_forward
+from teeny_embed.graph.deferred import DeferredGraph
 from teeny_embed.graph.node import VARIABLE, Graph, Variable, name_scope, topological
 from teeny_embed.graph.tensor import Tensor, check, input, trace
 
@@ -39,11 +40,12 @@ def training() -> Iterator[None]:
 
 def train_step(
     net: Callable[..., Tensor], loss: Loss, optimizer: Optimizer, *inputs: Tensor, clip: Clip | None = None
-) -> Graph:
+) -> Graph | DeferredGraph:
     """One step on one batch: `loss(net(*inputs[:-1]), inputs[-1])` and the update of what it depends on.
 
     The graph has a further input "learning_rate" (float32, rank 0: finite and not negative) and the output
-    "loss" (float32, rank 0: before the update). A loss that is not finite updates nothing.
+    "loss" (float32, rank 0: before the update). A loss that is not finite updates nothing. With inputs that
+    have unbound dims the step is traced when they are bound.
     """
 
     def step(*values: Tensor) -> dict[str, Tensor]:

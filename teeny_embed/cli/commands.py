@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from teeny_embed import api
 from teeny_embed import target as targets
+from teeny_embed.api.initial import KINDS
 from teeny_embed.api.samples import draw, matching, read_vectors, samples
 from teeny_embed.cli import demo as digits_demo
-from teeny_embed.cli.model import load_program
+from teeny_embed.cli.model import Model, extents
 from teeny_embed.deploy.runner import Array, entry_index
 from teeny_embed.errors import DataError, TeenyError, ToolError
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, REGISTRY, Op
 
 Command = Callable[..., Any]
-
-QEMU_TARGET = "cortex-m4f"
-"""What `--on qemu` takes if no target is given."""
 
 
 class _Group(click.Group):
@@ -74,26 +74,39 @@ _vectors = click.option(
     metavar="FILE.npz",
     help="Inputs, and outputs to compare with: arrays named after them, or in0, out0 by position.",
 )
-_model = _options(
+_model_options = _options(
     click.argument("model"),
     click.option("--target", metavar="NAME", help="A CPU or board; see `teeny-embed targets`."),
     click.option("--name", metavar="NAME", help="Prefix of the C instead of the program's own name."),
-)
+    click.option("--dim", "dims", multiple=True, metavar="N=8", help="Binds a named extent; repeatable."),
+    click.option(
+        "--init", type=click.Choice(KINDS), default="const", show_default=True,
+        help="Initial parameters: a copy in flash, or drawn on the device.",
+    ),
+)  # fmt: skip
 _random = _options(
     click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
     click.option("--seed", default=0, show_default=True, help="Of random inputs."),
 )
 
 
+def _model(command: Command) -> Command:
+    """Gives the command a `Model` instead of the options that make one."""
+
+    @wraps(command)
+    def with_model(
+        model: str, target: str | None, name: str | None, dims: tuple[str, ...], init: str, **options: Any
+    ) -> Any:
+        return command(Model(model, target, name, extents(dims), init), **options)
+
+    return _model_options(with_model)
+
+
 @contextmanager
-def _built(
-    model: str, target: str | None, name: str | None, on: str = "host", out: Path | None = None
-) -> Iterator[api.Build]:
-    """The build of MODEL, in a temporary directory if `out` is None."""
-    program = load_program(model)
-    program = program.renamed(name) if name else program
+def _built(model: Model, on: str = "host") -> Iterator[api.Build]:
+    """The build of MODEL, in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
-        yield api.build(program, target or (QEMU_TARGET if on == "qemu" else "host"), out or Path(folder))
+        yield model.build(Path(folder), on)
 
 
 def _print_json(value: Any) -> None:
@@ -108,12 +121,9 @@ def _print_json(value: Any) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Directory; build/NAME if not given.")
 @click.option("--lint", is_flag=True, help="Check the promises of the C by parsing it.")
 @_json
-def compile_model(
-    model: str, target: str | None, name: str | None, out: Path | None, lint: bool, as_json: bool
-) -> None:
+def compile_model(model: Model, out: Path | None, lint: bool, as_json: bool) -> None:
     """Write the C files of MODEL."""
-    program = load_program(model)
-    build = api.build(program.renamed(name) if name else program, target or "host", out)
+    build = model.build(out)
     if lint:
         _lint(build)
     if as_json:
@@ -143,13 +153,13 @@ def _lint(build: api.Build) -> None:
 )
 @_json
 def verify(
-    model: str, target: str | None, name: str | None, on: str, vectors: Path | None, lr: float, seed: int,
+    model: Model, on: str, vectors: Path | None, lr: float, seed: int,
     samples: int | None, tolerance: float, compiler: str | None, flags: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL in C with NumPy, bit for bit. Exits with 1 and names the node if one bit differs."""
     given = {key: array[:samples] for key, array in read_vectors(vectors).items()} if vectors else None
     steps = 20 if samples is None else samples
-    with _built(model, target, name, on) as build:
+    with _built(model, on) as build:
         report = api.compare(
             build, on, steps=steps, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
             compiler=compiler, flags=flags or None,
@@ -164,9 +174,9 @@ def verify(
 @main.command()
 @_model
 @_json
-def profile(model: str, target: str | None, name: str | None, as_json: bool) -> None:
+def profile(model: Model, as_json: bool) -> None:
     """Measure memory, instructions and stack of MODEL."""
-    with _built(model, target, name, "qemu") as build:
+    with _built(model, "qemu") as build:
         costs = api.profile(build)
     if as_json:
         _print_json(costs)
@@ -184,12 +194,12 @@ def profile(model: str, target: str | None, name: str | None, as_json: bool) -> 
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.npz", help="Write the outputs here.")
 @_json
 def run(
-    model: str, target: str | None, name: str | None, on: str, vectors: Path | None, lr: float, seed: int,
+    model: Model, on: str, vectors: Path | None, lr: float, seed: int,
     entry: str | None, samples: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Call an entry point of MODEL and print its outputs."""
     given = read_vectors(vectors) if vectors else None
-    with _built(model, target, name, on) as build:
+    with _built(model, on) as build:
         feeds = list(_feeds(build, entry, given, samples, lr, seed))
         with api.open_runner(build, on) as runner:
             rows = [api.call(runner, entry_name, inputs) for entry_name, inputs in feeds]
@@ -238,20 +248,44 @@ def _cost_table(costs: dict[str, Any]) -> Table:
 # ---- What there is ----------------------------------------------------------------------------------------
 
 
+_markdown = click.option("--markdown", is_flag=True, help="Print the document in docs/.")
+
+TARGETS_DOCUMENT = """\
+# Targets
+
+Printed by `teeny-embed targets --markdown`. A CPU has no memories, so no model is too large for it; its
+programs run on the board named beside it. A board has the memories of the real part (an mps board: of its
+FPGA system), and a model that does not fit is refused when it is built. Every build of ours also passes
+`-std=c99 -ffp-contract=off`.
+"""
+OPS_DOCUMENT = """\
+# Operators
+
+Printed by `teeny-embed ops --markdown`. `teeny_embed.graph.tensor.call(name, *operands, **attributes)` records
+any of them; layers of `nn` and the methods of `Tensor` are made of such calls. Layouts are NHWC and OHWI. An
+attribute shown without a value must be given. None is what its text says, or stride 1 (of a pool: its kernel),
+no padding, dilation 1.
+"""
+
+
 @main.command("targets")
 @_json
-def list_targets(as_json: bool) -> None:
+@_markdown
+def list_targets(as_json: bool, markdown: bool) -> None:
     """List CPUs and boards."""
     rows = [_target_row(targets.load(name)) for name in targets.names()]
     if as_json:
         _print_json(rows)
         return
-    table = Table("target", "cpu", "compiler", "flags", "board", "memories")
-    for row in rows:
-        memories = ", ".join(f"{m['name']} {m['length']:,} B" for m in row["memories"])
-        flags = " ".join(row["flags"])
-        table.add_row(row["name"], row["cpu"], row["compiler"], flags, row["board"] or "", memories)
-    Console().print(table)
+    header = ("target", "cpu", "compiler", "flags", "board", "memories")
+    lines = [
+        (
+            row["name"], row["cpu"], row["compiler"], " ".join(row["flags"]), row["board"] or "",
+            ", ".join(f"{m['name']} {m['length']:,} B" for m in row["memories"]),
+        )
+        for row in rows
+    ]  # fmt: skip
+    _print_table(header, lines, TARGETS_DOCUMENT if markdown else "")
 
 
 def _target_row(target: targets.Target) -> dict[str, Any]:
@@ -267,17 +301,22 @@ def _target_row(target: targets.Target) -> dict[str, Any]:
 
 @main.command("ops")
 @_json
-def list_ops(as_json: bool) -> None:
+@_markdown
+def list_ops(as_json: bool, markdown: bool) -> None:
     """List operators."""
-    rows = [_op_row(REGISTRY[name]) for name in sorted(REGISTRY)]
+    ops = [REGISTRY[name] for name in sorted(REGISTRY)]
     if as_json:
-        _print_json(rows)
+        _print_json([_op_row(op) for op in ops])
         return
-    table = Table("operator", "meaning", "attributes", "gradient")
-    for row in rows:
-        gradient = "yes" if row["differentiable"] else "no"
-        table.add_row(row["name"], row["summary"], ", ".join(row["attributes"]), gradient)
-    Console().print(table)
+    header = ("operator", "meaning", "attributes", "gradient")
+    lines = [
+        (
+            op.name, op.summary, _described(op) if markdown else ", ".join(op.attributes),
+            "no" if op.vjp is NOT_DIFFERENTIABLE else "yes",
+        )
+        for op in ops
+    ]  # fmt: skip
+    _print_table(header, lines, OPS_DOCUMENT if markdown else "")
 
 
 def _op_row(op: Op) -> dict[str, Any]:
@@ -287,6 +326,28 @@ def _op_row(op: Op) -> dict[str, Any]:
         "attributes": {name: attribute.summary for name, attribute in op.attributes.items()},
         "differentiable": op.vjp is not NOT_DIFFERENTIABLE,
     }
+
+
+def _described(op: Op) -> str:
+    """Attributes with their defaults and summaries."""
+    texts = []
+    for name, attribute in op.attributes.items():
+        default = "" if attribute.required else f"={attribute.default!r}"
+        texts.append(f"`{name}{default}` {attribute.summary}")
+    return "; ".join(texts)
+
+
+def _print_table(header: Sequence[str], lines: Sequence[Sequence[str]], document: str) -> None:
+    """In Markdown behind the text `document`, or as wide as the terminal if that is empty."""
+    if document:
+        rows = [" | ".join(cell.replace("|", r"\|") for cell in line) for line in (header, *lines)]
+        rows.insert(1, " | ".join(["---"] * len(header)))
+        click.echo("\n".join([document, *(f"| {row} |" for row in rows)]))
+        return
+    table = Table(*header)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    Console().print(table)
 
 
 @main.command()

@@ -4,12 +4,46 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from teeny_embed.api import Program
+from teeny_embed.api import Build, Program, build
 from teeny_embed.errors import DataError, TeenyError
+
+QEMU_TARGET = "cortex-m4f"
+"""What `--on qemu` takes if no target is given."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """MODEL and the options that say how it is built."""
+
+    model: str
+    target: str | None
+    name: str | None
+    dims: Mapping[str, int]
+    init: str
+
+    def build(self, out: Path | None, on: str = "host") -> Build:
+        """The C files in the directory `out`."""
+        program = load_program(self.model)
+        program = program.renamed(self.name) if self.name else program
+        target = self.target or (QEMU_TARGET if on == "qemu" else "host")
+        return build(program, target, out, dims=self.dims, init=self.init)
+
+
+def extents(dims: Sequence[str]) -> dict[str, int]:
+    """N=8 as {"N": 8}. Raises DataError."""
+    found = {}
+    for text in dims:
+        name, _, number = text.partition("=")
+        if not number.isdigit():
+            raise DataError(f"--dim {text} gives no extent", hint="write --dim N=8")
+        found[name] = int(number)
+    return found
 
 
 def load_program(model: str) -> Program:

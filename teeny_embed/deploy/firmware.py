@@ -19,7 +19,7 @@ PROTOCOL_VERSION = 1
 """Of the commands in protocol.c."""
 
 C_TYPES = {
-    "bool": "uint8_t", "float32": "float", "float64": "double",
+    "bool": "uint8_t", "float16": "uint16_t", "float32": "float", "float64": "double",
     "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
     "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
 }  # fmt: skip

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from teeny_embed.deploy.runner import Array, ClosingContext
 from teeny_embed.emit_c.interface import Interface
+from teeny_embed.emit_c.names import argument_names
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.lower import VariableBuffers, environment, lower
 from teeny_embed.graph.node import Graph, Variable
@@ -35,7 +36,9 @@ class ReferenceRunner(ClosingContext):
 
     def call(self, entry: str, inputs: Mapping[str, npt.ArrayLike]) -> tuple[int, dict[str, Array]]:
         schedule = self.schedules[entry]
-        outputs = {b.name: np.zeros(b.type.shape, b.type.dtype) for b in schedule.outputs}
+        names = argument_names(schedule)
+        inputs = {b.name: inputs[names[b]] for b in schedule.inputs}
+        outputs = {names[b]: np.zeros(b.type.shape, b.type.dtype) for b in schedule.outputs}
         refusal = self._refusal(schedule, inputs)
         if refusal != OK:
             return refusal, outputs
@@ -44,12 +47,12 @@ class ReferenceRunner(ClosingContext):
         for check in schedule.checks:
             if check.kind == "finite" and not np.isfinite(env[check.buffer]).all():
                 return ERR_NONFINITE, {
-                    b.name: env[b] if b is check.buffer else outputs[b.name] for b in schedule.outputs
+                    names[b]: env[b] if b is check.buffer else outputs[names[b]] for b in schedule.outputs
                 }
         for buffer, _ in schedule.assigns:
             assert buffer.variable is not None
             self.values[buffer.variable] = env[buffer]
-        return OK, {b.name: env[b] for b in schedule.outputs}
+        return OK, {names[b]: env[b] for b in schedule.outputs}
 
     def _refusal(self, schedule: Schedule, inputs: Mapping[str, Any]) -> int:
         """Checks come in the order in which the C makes them."""

@@ -16,10 +16,12 @@ _SUFFIX = {"uint8": "u", "uint16": "u", "uint32": "u", "int64": "ll", "uint64": 
 
 
 def literal(value: Any, dtype: str, module: str = "") -> str:
-    """`value` as a C constant that keeps every bit: floats in hexadecimal, infinities and NaN by their bits.
+    """`value` as a C constant that keeps every bit: hexadecimal floats; float16, infinities and NaN by bits.
 
     `module` is the prefix of the helper that turns bits into a float; tables hold finite numbers only.
     """
+    if dtype == "float16":
+        return f"0x{int(np.float16(value).view(np.uint16)):04x}u"
     if dtype.startswith("float"):
         return _float_literal(value, dtype, module)
     number = int(value)

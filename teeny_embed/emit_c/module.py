@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from teeny_embed.emit_c import helpers
 from teeny_embed.emit_c.formula import formulas
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
 from teeny_embed.emit_c.literals import C_TYPES
-from teeny_embed.emit_c.names import Names, identifier, layer_name
+from teeny_embed.emit_c.names import Names, argument_names, identifier, layer_name
 from teeny_embed.emit_c.nest import Segment, segments
 from teeny_embed.emit_c.scalar_printer import function_definition
 from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
@@ -20,11 +21,10 @@ from teeny_embed.graph.step import Buffer, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.planner.plan import EntryPlan, Plan
 
-OWN_NAMES = (
-    "init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t",
-    "word", "word_t", "bits", "from_bits", "is_finite",
-)  # fmt: skip
-"""What stands behind the prefix in every module, or in those that need it: see the templates."""
+OWN_NAMES = ("init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t")
+"""What stands behind the prefix in every module."""
+LOCAL_NAMES = ("lane", "cotangent", "w", "sum", *(f"sum{i}" for i in range(32)))
+"""Variables of the kernels' templates."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ class _Builder:
         roots = [r for e in plan.entries for step in e.schedule.steps for r in _scalars(step)]
         self.functions = s.functions_used([*roots, *map(drawn_element, drawn)])
         entries = [e.schedule.name for e in plan.entries]
-        self.names = Names((*OWN_NAMES, *entries, *(f.name for f in self.functions)))
+        self.names = Names((*OWN_NAMES, *helpers.names(), *entries, *(f.name for f in self.functions)))
+        self.argument_names = {b: n for e in plan.entries for b, n in argument_names(e.schedule).items()}
         self.counts: dict[str, Count] = {}
         self.tables = Tables(name, self.names)
         self.state = state_members(name, _variables(plan), drawn, self.tables)
@@ -166,18 +167,17 @@ class _Builder:
 
     def _entry(self, entry: EntryPlan) -> Entry:
         schedule = entry.schedule
-        arguments = [Argument(identifier(b.name), b.type.dtype, b.type.shape, "in") for b in schedule.inputs]
-        arguments += [
-            Argument(identifier(b.name), b.type.dtype, b.type.shape, "out") for b in schedule.outputs
-        ]
+        names = self.argument_names
+        arguments = [Argument(names[b], b.type.dtype, b.type.shape, "in") for b in schedule.inputs]
+        arguments += [Argument(names[b], b.type.dtype, b.type.shape, "out") for b in schedule.outputs]
         calls = tuple(self._call(entry, i, step) for i, step in enumerate(schedule.steps))
         return Entry(
             name=schedule.name,
             parameters=tuple(self._declaration(schedule.name, a) for a in arguments),
             pointers=tuple(a.name for a in arguments if not a.by_value),
-            rates=tuple(identifier(c.buffer.name) for c in schedule.checks if c.kind == "rate"),
+            rates=tuple(names[c.buffer] for c in schedule.checks if c.kind == "rate"),
             ranges=tuple(
-                (identifier(c.buffer.name), 0 if c.buffer.type.shape == () else c.buffer.type.count, c.bound)
+                (names[c.buffer], 0 if c.buffer.type.shape == () else c.buffer.type.count, c.bound)
                 for c in schedule.checks
                 if c.kind == "range"
             ),
@@ -198,8 +198,7 @@ class _Builder:
 
     def _count_macro(self, entry: str, a: Argument) -> str:
         """Named after the argument alone, unless entry points have arguments of that name and other sizes."""
-        buffers = [b for e in self.plan.entries for b in (*e.schedule.inputs, *e.schedule.outputs)]
-        sizes = {b.type.count for b in buffers if identifier(b.name) == a.name and b.type.shape}
+        sizes = {b.type.count for b, n in self.argument_names.items() if n == a.name and b.type.shape}
         words = [self.name, *([entry] if len(sizes) > 1 else []), a.name, "count"]
         macro = "_".join(words).upper()
         self.counts.setdefault(macro, Count(macro, a.count, a.dtype, a.shape))
@@ -240,7 +239,7 @@ class _Builder:
         """Arguments of the step's function, one per storage, and each buffer's name inside it."""
         written = {entry.storage[b] for b in step.buffers_written()}
         read = {entry.storage[b] for b in step.buffers_read()}
-        names, parameters = Names(), []
+        names, parameters = Names((*LOCAL_NAMES, *step.sizes)), []
         pointers: dict[Buffer, str] = {}
         for buffer in dict.fromkeys([*step.buffers_read(), *step.buffers_written()]):
             root = entry.storage[buffer]
@@ -265,7 +264,7 @@ class _Builder:
         """What an entry point passes for a buffer, and where that lies."""
         root = entry.storage[buffer]
         if root.kind in ("input", "output"):
-            return identifier(root.name), "caller"
+            return self.argument_names[root], "caller"
         if root.variable is not None and root.variable.name in self.state_of:
             member = self.state_of[root.variable.name]
             return f"ctx->state->{member}", f"state {member}"

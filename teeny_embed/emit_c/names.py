@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from teeny_embed.graph.step import Buffer, Schedule
+
 _KEYWORDS = frozenset(
     [
         "auto",
@@ -95,6 +97,12 @@ class Names:
             name, number = f"{base}_{number}", number + 1
         self._taken.add(name)
         return name
+
+
+def argument_names(schedule: Schedule) -> dict[Buffer, str]:
+    """What an entry point calls its arguments."""
+    names = Names()
+    return {buffer: names.unique(buffer.name) for buffer in (*schedule.inputs, *schedule.outputs)}
 
 
 def layer_name(path: str) -> str:

@@ -8,17 +8,12 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from teeny_embed import resources
-from teeny_embed.emit_c.literals import C_TYPES, INTEGERS, literal
+from teeny_embed.emit_c.helpers import helpers
 from teeny_embed.emit_c.module import Module, NodeFunction
-
-if TYPE_CHECKING:
-    import jinja2
+from teeny_embed.emit_c.template import fill
 
 VERSION = "0.1.0"
 WIDTH = 100
@@ -34,44 +29,25 @@ class Identity:
     description: str
 
 
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """The template environment: undefined names are errors, blocks leave no blank lines."""
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resources.directory("templates")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-
-
 def render(module: Module, identity: Identity) -> dict[str, str]:
     """File name to text."""
     facts = _facts(module, identity)
     nodes = [tidy(_node(n)) for n in module.nodes]
     files = {
-        f"{module.name}.h": _template("c/model.h.j2", m=module, facts=facts),
+        f"{module.name}.h": fill("c/model.h.j2", m=module, facts=facts),
         f"{module.name}.c": "",
         "te_abi.h": (resources.directory("templates") / "c" / "te_abi.h").read_text(),
     }
-    body = _template("c/model.c.j2", m=module, facts=facts, nodes=nodes, helpers=["@HELPERS@"])
-    helpers = "\n\n".join(_helpers(module.name, body))
-    files[f"{module.name}.c"] = tidy(body.replace("@HELPERS@", helpers))
+    body = fill("c/model.c.j2", m=module, facts=facts, nodes=nodes, helpers=["@HELPERS@"])
+    used = "\n\n".join(helpers(module.name, body))
+    files[f"{module.name}.c"] = tidy(body.replace("@HELPERS@", used))
     if module.tables:
-        files[f"{module.name}_params.c"] = _template("c/params.c.j2", m=module, facts=facts)
+        files[f"{module.name}_params.c"] = fill("c/params.c.j2", m=module, facts=facts)
     return {name: text if name == "te_abi.h" else wrap(text) for name, text in files.items()}
 
 
-def _template(path: str, **variables: Any) -> str:
-    return environment().get_template(path).render(**variables)
-
-
 def _node(node: NodeFunction) -> str:
-    return _comment(node) + _template(f"kernels/{node.kernel}.c.j2", n=node)
+    return _comment(node) + fill(f"kernels/{node.kernel}.c.j2", n=node)
 
 
 def _comment(node: NodeFunction) -> str:
@@ -135,50 +111,6 @@ def signature(module: Module) -> str:
 
 
 # ---- Layout of text -------------------------------------------------------------------------------------
-
-
-def _helpers(name: str, body: str) -> list[str]:
-    """The helper functions that `body` calls, directly or through another."""
-    text = _template("c/helpers.c.j2", m=name, conversions=_conversions(), integers=_integers())
-    blocks = [b.strip().partition("\n") for b in text.split("----\n")]
-    texts = {head: text for head, _, text in blocks}
-    used = re.compile(rf"\b{name}_(\w+?)(?:_t)?\b")
-    names = set(used.findall(body))
-    for head in reversed(texts):
-        if head in names:
-            names |= set(used.findall(texts[head]))
-    return [text for head, text in texts.items() if head in names]
-
-
-def _conversions() -> list[dict[str, str]]:
-    """Floats to integers: the bounds as the float sees them, and as the integer."""
-    return [
-        {
-            "name": f"{to}_from_{source}",
-            "to": C_TYPES[to],
-            "source": C_TYPES[source],
-            "zero": literal(0, to),
-            "low": literal(float(np.iinfo(to).min), source),
-            "lowest": literal(np.iinfo(to).min, to),
-            "high": literal(float(np.iinfo(to).max), source),
-            "highest": literal(np.iinfo(to).max, to),
-        }
-        for to in INTEGERS
-        for source in ("float32", "float64")
-    ]
-
-
-def _integers() -> list[dict[str, str]]:
-    """`overflows`: when a / b has no value of its type in C; the wrapped quotient is a."""
-    lowest = {dtype: literal(np.iinfo(dtype).min, dtype) for dtype in INTEGERS}
-    return [
-        {
-            "name": dtype,
-            "type": C_TYPES[dtype],
-            "overflows": "0" if dtype.startswith("u") else f"(a == {lowest[dtype]}) && (b == -1)",
-        }
-        for dtype in INTEGERS
-    ]
 
 
 def tidy(text: str) -> str:

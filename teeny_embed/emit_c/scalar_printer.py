@@ -103,7 +103,8 @@ class ScalarPrinter:
             )
         if node.dtype == "bool":
             return f"{text} != {literal(0, source)}", EQUALITY
-        if source.startswith("float") and not node.dtype.startswith("float"):
+        is_stored_half = "float16" in (source, node.dtype)
+        if is_stored_half or (source.startswith("float") and not node.dtype.startswith("float")):
             return f"{self.module}_{node.dtype}_from_{source}({self._text(node.args[0])[0]})", ATOM
         return f"({C_TYPES[node.dtype]}){text}", PREFIX
 

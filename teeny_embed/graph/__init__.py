@@ -1,4 +1,4 @@
-"""Typed graphs, scalar expressions, operators, steps and their evaluation. Importing this fills the registry."""
+"""Typed graphs, scalar expressions, operators, steps, evaluation. Importing this fills the registry."""
 
 from teeny_embed.graph import ops
 

@@ -5,6 +5,8 @@ Also the helpers that the other modules of scalar functions share.
 
 from __future__ import annotations
 
+import numpy as np
+
 from teeny_embed.graph.scalar import (
     Scalar,
     add,
@@ -61,7 +63,7 @@ def _trunc(x: Scalar) -> Scalar:
     return select(less(exponent, 150), from_bits(select(less(exponent, 127), word & SIGN, whole)), x)
 
 
-trunc = define("trunc", "the integer next to x towards 0", _trunc, max_ulp=0.0)
+trunc = define("trunc", "the integer next to x towards 0", _trunc, max_ulp=0.0, numpy=np.trunc)
 
 
 def _floor(x: Scalar) -> Scalar:
@@ -69,8 +71,14 @@ def _floor(x: Scalar) -> Scalar:
     return select(less(x, towards_zero), towards_zero - 1.0, towards_zero)
 
 
-floor = define("floor", "the greatest integer not above x", _floor, max_ulp=0.0)
-ceil = define("ceil", "the least integer not below x", lambda x: negative(floor(negative(x))), max_ulp=0.0)
+floor = define("floor", "the greatest integer not above x", _floor, max_ulp=0.0, numpy=np.floor)
+
+
+def _ceil(x: Scalar) -> Scalar:
+    return negative(floor(negative(x)))
+
+
+ceil = define("ceil", "the least integer not below x", _ceil, max_ulp=0.0, numpy=np.ceil)
 
 
 def _round(x: Scalar) -> Scalar:
@@ -79,7 +87,7 @@ def _round(x: Scalar) -> Scalar:
     return select(less(a, 2.0**23), copy_sign((a + 2.0**23) - 2.0**23, x), x)
 
 
-round_even = define("round", "the nearest integer, halves to even", _round, max_ulp=0.0)
+round_even = define("round", "the nearest integer, halves to even", _round, max_ulp=0.0, numpy=np.rint)
 
 
 # ---- Square roots -------------------------------------------------------------------------------------
@@ -121,5 +129,7 @@ def _sqrt(x: Scalar) -> Scalar:
     return select(positive_finite(x), root, select(less(x, 0), NAN, x))
 
 
-sqrt = define("sqrt", "square root, correctly rounded", _sqrt, max_ulp=0.5)
-rsqrt = define("rsqrt", "1 / sqrt(x)", lambda x: 1.0 / sqrt(x), max_ulp=1.5)
+sqrt = define("sqrt", "square root, correctly rounded", _sqrt, max_ulp=0.5, numpy=np.sqrt)
+rsqrt = define(
+    "rsqrt", "1 / sqrt(x)", lambda x: 1.0 / sqrt(x), max_ulp=1.5, numpy=lambda x: 1.0 / np.sqrt(x)
+)

@@ -6,6 +6,10 @@ binary32 one after the other from the lowest power, each time fitting the remain
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from teeny_embed.graph.algebraic import (
     INFINITY,
     NAN,
@@ -79,7 +83,7 @@ def _exp(x: Scalar) -> Scalar:
     return select(in_range(x), scale(p + 1.0, n), select(greater(x, 0), INFINITY, select(less(x, 0), 0, x)))
 
 
-exp = define("exp", "e^x", _exp, max_ulp=0.99)
+exp = define("exp", "e^x", _exp, max_ulp=0.99, numpy=np.exp)
 
 
 def _expm1(x: Scalar) -> Scalar:
@@ -91,7 +95,7 @@ def _expm1(x: Scalar) -> Scalar:
     return select(in_range(x), y, select(greater(x, 0), INFINITY, select(less(x, 0), -1.0, x)))
 
 
-expm1 = define("expm1", "e^x - 1", _expm1, max_ulp=1.59)
+expm1 = define("expm1", "e^x - 1", _expm1, max_ulp=1.59, numpy=np.expm1)
 
 
 def _sigmoid(x: Scalar) -> Scalar:
@@ -107,7 +111,9 @@ def _sigmoid(x: Scalar) -> Scalar:
     return select(in_range(x), one / total, select(greater(x, 0), 1.0, select(below, 0, x)))
 
 
-sigmoid = define("sigmoid", "1 / (1 + e^-x)", _sigmoid, max_ulp=2.0)
+sigmoid = define(
+    "sigmoid", "1 / (1 + e^-x)", _sigmoid, max_ulp=2.0, numpy=lambda x: 1.0 / (1.0 + np.exp(-x))
+)
 
 
 def _tanh(x: Scalar) -> Scalar:
@@ -118,7 +124,7 @@ def _tanh(x: Scalar) -> Scalar:
     return copy_sign(select(less(a, 0.6), a + a * (z * q), 1.0 - 2.0 / (exp(a + a) + 1.0)), x)
 
 
-tanh = define("tanh", "hyperbolic tangent", _tanh, max_ulp=1.34)
+tanh = define("tanh", "hyperbolic tangent", _tanh, max_ulp=1.34, numpy=np.tanh)
 
 
 def _erf(x: Scalar) -> Scalar:
@@ -140,7 +146,7 @@ def _erf(x: Scalar) -> Scalar:
     return copy_sign(select(less(a, 0.84), near, 1.0 - exp(far)), x)
 
 
-erf = define("erf", "error function", _erf, max_ulp=1.25)
+erf = define("erf", "error function", _erf, max_ulp=1.25, numpy=np.vectorize(math.erf, [float]))
 
 
 # ---- Logarithm ----------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def _log(x: Scalar) -> Scalar:
     return select(positive_finite(x), y, select(equal(x, 0), -INFINITY, select(less(x, 0), NAN, x)))
 
 
-log = define("log", "natural logarithm", _log, max_ulp=0.96)
+log = define("log", "natural logarithm", _log, max_ulp=0.96, numpy=np.log)
 
 
 def _log1p(x: Scalar) -> Scalar:
@@ -188,4 +194,4 @@ def _log1p(x: Scalar) -> Scalar:
     return select(positive_finite(u), y, select(equal(u, 0), -INFINITY, select(less(u, 0), NAN, x)))
 
 
-log1p = define("log1p", "ln(1 + x)", _log1p, max_ulp=1.54)
+log1p = define("log1p", "ln(1 + x)", _log1p, max_ulp=1.54, numpy=np.log1p)

@@ -106,6 +106,7 @@ def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
             folds=first.folds,
             outputs=tuple(outputs),
             sources=tuple(dict.fromkeys([*producer.sources, *user.sources])),
+            product=first.product or second.product,
         )
     )
 

@@ -29,6 +29,7 @@ from teeny_embed.graph.step import (
 )
 from teeny_embed.graph.types import TensorType
 from teeny_embed.graph.versions import separate_versions
+from teeny_embed.graph.widen import widen
 
 VariableBuffers = dict[Variable, Buffer]
 
@@ -236,12 +237,16 @@ def evaluate_graph(graph: Graph, feed: Mapping[str, Any]) -> tuple[dict[str, Arr
 
 
 class Evaluator:
-    """A graph ready to run in NumPy, in the stated order. Lowering happens once."""
+    """A graph ready to run in NumPy, in the stated order. Lowering happens once.
 
-    def __init__(self, graph: Graph) -> None:
+    With `float64` the floats are float64, and functions such as exp are NumPy's own: for checks of gradients.
+    """
+
+    def __init__(self, graph: Graph, float64: bool = False) -> None:
         self.graph = graph
         self.variables: VariableBuffers = {}
-        self.schedule = lower(graph, "evaluate", self.variables)
+        schedule = lower(graph, "evaluate", self.variables)
+        self.schedule = widen(schedule) if float64 else schedule
 
     def __call__(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], dict[Variable, Array]]:
         values = {v: v.value for v in self.variables}
@@ -271,7 +276,7 @@ def environment(
         elif buffer.value is not None:
             env[buffer] = np.ascontiguousarray(buffer.value).reshape(buffer.type.shape)
         elif buffer.variable is not None:
-            env[buffer] = values[buffer.variable].copy()
+            env[buffer] = values[buffer.variable].astype(buffer.type.dtype)
     return env
 
 

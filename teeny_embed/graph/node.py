@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Op, register
 from teeny_embed.graph.types import TensorType
 
 Array = npt.NDArray[Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,35 @@ def scoped(name: str) -> str:
 
 
 def user_line() -> str:
-    """ "file.py:line" of the nearest frame outside this package."""
+    """ "file.py:line" of the nearest frame outside this package, or what `called_from` says."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_code is called_from.__code__:
+            return str(frame.f_locals["where"])
         if frame.f_back is None:
             return ""
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def called_from(where: str, function: Callable[[], Result]) -> Result:
+    """`function()`, as if the user had called it at the line `where`."""
+    return function()
+
+
+class locating:
+    """Errors raised inside say what they are about and the user's line, unless they say so already."""
+
+    def __init__(self, subject: str, where: str = "") -> None:
+        self.subject, self.where = subject, where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, TeenyError) and error.where is None:
+            error.what = f"{self.subject}: {error.what}"
+            error.where = self.where or user_line()
 
 
 _origin: ContextVar[tuple[str, str] | None] = ContextVar("origin", default=None)
@@ -146,14 +169,9 @@ def make_node(op: Op, inputs: tuple[Node, ...], attributes: Mapping[str, Any], n
     """A new node; attributes are checked, the type is inferred. Errors say layer path and source line."""
     origin = _origin.get()
     path, where = origin or (name or scoped(op.name), user_line())
-    try:
+    with locating(f"{op.name} ({path})", where):
         bound = dict(attributes) if op.leaf else op.bind(attributes)
         inferred = op.infer(*(i.type for i in inputs), **bound)
-    except TeenyError as error:
-        if error.where is None:
-            error.what = f"{op.name} ({path}): {error.what}"
-            error.where = where
-        raise
     return Node(op, inputs, bound, inferred, path, where, next(_serial))
 
 
@@ -163,6 +181,11 @@ def rebuild(node: Node, inputs: tuple[Node, ...]) -> Node:
         return node
     inferred = node.op.infer(*(i.type for i in inputs), **node.attributes)
     return Node(node.op, inputs, node.attributes, inferred, node.name, node.where, next(_serial))
+
+
+def copied(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` once more, over inputs of the same types, its name within the current scope."""
+    return replace(node, inputs=inputs, name=scoped(node.name), serial=next(_serial))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +204,11 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A traced function: named inputs and outputs, and assignments to variables in program order."""
+    """A traced function: named inputs and outputs, and assignments to variables in program order.
+
+    Calling it on Tensors computes the same with them: `te.trace` and `te.train_step` take a graph for a net.
+    What differs between training and evaluation stays as it was when the graph was traced.
+    """
 
     inputs: tuple[tuple[str, Node], ...]
     outputs: tuple[tuple[str, Node], ...]
@@ -189,6 +216,12 @@ class Graph:
     checks: tuple[Check, ...] = ()
     changes: tuple[str, ...] = ()
     """What was rewritten so far that may change bits, one line each."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The output as a Tensor, or outputs by name; see `inline`."""
+        from teeny_embed.graph.inline import inline
+
+        return inline(self, inputs)
 
     @property
     def roots(self) -> tuple[Node, ...]:

@@ -6,6 +6,8 @@ binary32 has 24. A 64-bit integer holds it; products of two 32-bit numbers build
 
 from __future__ import annotations
 
+import numpy as np
+
 from teeny_embed.graph.algebraic import INFINITY, NAN, SIGN, absolute, trunc
 from teeny_embed.graph.exponential import exp_minus_one, scale, split
 from teeny_embed.graph.scalar import (
@@ -82,4 +84,4 @@ def _pow(x: Scalar, y: Scalar) -> Scalar:
     return select(one, 1.0, value)
 
 
-power = define("pow", "x^y", _pow, "float32", "float32")
+power = define("pow", "x^y", _pow, "float32", "float32", numpy=np.power)

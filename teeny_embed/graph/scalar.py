@@ -86,7 +86,8 @@ class ScalarFunction:
     """A named function: one expression of its parameters. Printed once per module that calls it.
 
     `max_ulp` is the worst error found over all binary32 inputs by `benchmarks/unary_ulp.py`, in units in
-    the last place of the correctly rounded result; None where no such statement is made.
+    the last place of the correctly rounded result; None where no such statement is made. `numpy` is NumPy's
+    own function, for evaluation in float64.
     """
 
     name: str
@@ -94,6 +95,7 @@ class ScalarFunction:
     parameters: tuple[Scalar, ...]
     body: Scalar
     max_ulp: float | None = None
+    numpy: Callable[..., Any] | None = None
 
     @property
     def dtype(self) -> str:
@@ -109,12 +111,17 @@ FUNCTIONS: dict[str, ScalarFunction] = {}
 
 
 def define(
-    name: str, summary: str, body: Callable[..., Scalar], *dtypes: str, max_ulp: float | None = None
+    name: str,
+    summary: str,
+    body: Callable[..., Scalar],
+    *dtypes: str,
+    max_ulp: float | None = None,
+    numpy: Callable[..., Any] | None = None,
 ) -> ScalarFunction:
     """Register the named function `body(*parameters)` with parameters of `dtypes` (one float32 if empty)."""
     names = "xyzuvw"[: len(dtypes or ("float32",))]
     parameters = tuple(var(n, d) for n, d in zip(names, dtypes or ("float32",), strict=True))
-    function = ScalarFunction(name, summary, parameters, body(*parameters), max_ulp)
+    function = ScalarFunction(name, summary, parameters, body(*parameters), max_ulp, numpy)
     FUNCTIONS[name] = function
     return function
 
@@ -256,9 +263,14 @@ def from_bits(a: Scalar) -> Scalar:
 
 
 def cast(a: Scalar, dtype: str) -> Scalar:
-    """To `dtype`: integers wrap, float to integer truncates and saturates, bool is 0 or 1."""
+    """To `dtype`: integers wrap, float to integer truncates and saturates, bool is 0 or 1.
+
+    float16 is storage: it goes through float32.
+    """
     if a.dtype == dtype:
         return a
+    if "float16" in (a.dtype, dtype) and "float32" not in (a.dtype, dtype):
+        return cast(cast(a, "float32"), dtype)
     if a.op == "const":
         return const(evaluate(make("cast", (a,), dtype), {})[()].item(), dtype)
     return make("cast", (a,), dtype)
@@ -393,6 +405,8 @@ def _evaluate_node(node: Scalar, env: Mapping[Scalar, Any], visit: Callable[[Sca
     if node.op == "const":
         return np.array(node.attr, node.dtype)
     args = [visit(a) for a in node.args]
+    if node.op == "call" and node.dtype != node.attr.dtype:  # see `widen`
+        return node.attr.numpy(*args)
     if node.op == "call":
         return evaluate(node.attr.body, dict(zip(node.attr.parameters, args, strict=True)))
     if node.op == "cast":

@@ -90,7 +90,7 @@ def drop_single_fold(step: Step) -> Step:
             return replace(step, levels=((("once", 1),),))
     terms = {f.accumulator: _single(f) for f in step.folds}
     outputs = tuple(Output(o.buffer, s.substitute(o.value, terms)) for o in step.outputs)
-    return replace(step, folds=(), outputs=outputs)
+    return replace(step, folds=(), outputs=outputs, product=step.macs > 0)
 
 
 def _single(fold: Fold) -> Scalar:

@@ -68,10 +68,15 @@ class Fold:
 
 
 def sum_fold(name: str, term: Scalar, absent: Scalar | None = None) -> Fold:
-    """acc + term, from +0; `absent` (bool) leaves a term out."""
+    """acc + term, from +0; `absent` (bool) leaves a term out.
+
+    Integers wrap, so their order does not matter, and a sum of them is stated by its update alone.
+    """
     accumulator = s.var(name, term.dtype)
     total = s.add(accumulator, term)
     update = total if absent is None else s.select(absent, accumulator, total)
+    if not term.dtype.startswith("float"):
+        return Fold(name, s.const(0, term.dtype), update)
     return Fold(name, s.const(0, term.dtype), update, term, absent)
 
 
@@ -212,6 +217,8 @@ class Step:
     folds: tuple[Fold, ...]
     outputs: tuple[Output, ...]
     sources: tuple[Source, ...] = field(default=())
+    product: bool = False
+    """Whether this was a fold of products, each sum of one term: it still counts as multiply-accumulate."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -234,9 +241,10 @@ class Step:
     @property
     def macs(self) -> int:
         """Multiply-accumulates: fold points, padding included, of folds that multiply; 0 for others."""
-        multiplies = any(
-            n.op == "multiply" for f in self.folds if f.term is not None for n in s.walk([f.term])
-        )
+        if not self.folds:
+            return self.count if self.product else 0
+        updates = s.walk([f.update for f in self.folds])
+        multiplies = any(n.op == "multiply" and all(a.op != "index" for a in s.leaves(n)) for n in updates)
         return self.count * self.fold_count if multiplies else 0
 
     def fold_reads(self) -> dict[str, Read]:

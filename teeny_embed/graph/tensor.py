@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from teeny_embed.errors import DTypeError, GraphError
 from teeny_embed.graph import node as nodes
-from teeny_embed.graph.node import Array, Check, Graph, Node, Variable, make_node
+from teeny_embed.graph.node import Array, Check, Graph, Node, Variable, locating, make_node
 from teeny_embed.graph.op import REGISTRY
 from teeny_embed.graph.types import TensorType
+
+if TYPE_CHECKING:
+    from teeny_embed.graph.deferred import DeferredGraph, Extent
 
 
 class Tensor:
@@ -147,9 +151,28 @@ def constant(value: Any, dtype: str | None = None, name: str = "") -> Tensor:
     return Tensor(make_node(nodes.CONSTANT, (), attributes, name or nodes.scoped("constant")))
 
 
-def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Tensor:
-    """A placeholder, given at each call: a pointer argument, or a value if its rank is 0."""
-    return Tensor(make_node(nodes.INPUT, (), {"type": TensorType(tuple(shape), dtype)}, name))
+def input(name: str, shape: Sequence[Extent], dtype: str = "float32") -> Tensor:
+    """A placeholder, given at each call: a pointer argument, or a value if its rank is 0.
+
+    The name becomes that of a C argument. An extent may be a name, too, or None, which is the name "N": bound
+    by `te.build(program, dims={"N": 8})`. Raises GraphError, ShapeError, DTypeError.
+    """
+    from teeny_embed.graph.deferred import UnboundInput, named_extents
+
+    _check_name(name)
+    with locating(f"input {name!r}"):
+        extents = named_extents(shape)
+        fixed = tuple(e for e in extents if not isinstance(e, str))
+        type = TensorType(fixed, dtype)
+    if len(fixed) < len(extents):
+        return UnboundInput(name, extents, dtype)
+    return Tensor(make_node(nodes.INPUT, (), {"type": type}, name))
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
+        hint = "use letters, digits and underscores, a letter first"
+        raise GraphError(f"input name {name!r} is no C identifier", nodes.user_line(), hint)
 
 
 def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
@@ -261,13 +284,24 @@ def recording() -> Iterator[Recording]:
         _recording.reset(token)
 
 
-def trace(function: Callable[..., Any], *inputs: Tensor, names: Sequence[str] | None = None) -> Graph:
-    """The graph of `function(*inputs)`; `inputs` are placeholders. Returns may be a Tensor, tuple or dict."""
+def trace(
+    function: Callable[..., Any], *inputs: Tensor, names: Sequence[str] | None = None
+) -> Graph | DeferredGraph:
+    """The graph of `function(*inputs)`; `inputs` are placeholders. Returns may be a Tensor, tuple or dict.
+
+    With inputs that have unbound dims the function is called, and its graph made, when they are bound.
+    """
+    from teeny_embed.graph.deferred import DeferredGraph, UnboundInput
+
+    if any(isinstance(tensor, UnboundInput) for tensor in inputs):
+        return DeferredGraph(function, inputs, names, nodes.user_line())
     for tensor in inputs:
         if tensor.node.op is not nodes.INPUT:
             raise GraphError(
                 f"trace: {tensor.node.name} is no input", hint="make it with te.input(name, shape)"
             )
+    if isinstance(function, Graph) and names is None:
+        names = [name for name, _ in function.outputs]
     with recording() as recorded:
         outputs = _named(function(*inputs), names)
     assigns = tuple(

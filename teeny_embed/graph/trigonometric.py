@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+
 from teeny_embed.graph.algebraic import SIGN, copy_sign, polynomial
 from teeny_embed.graph.scalar import (
     Scalar,
@@ -102,5 +104,5 @@ def _cos(x: Scalar) -> Scalar:
     return _reduced(x, _cos_near_0(x * x), sin_of_turns(quarter_turns(x) + _QUARTER))
 
 
-sin = define("sin", "sine of x radians", _sin, max_ulp=1.55)
-cos = define("cos", "cosine of x radians", _cos, max_ulp=1.55)
+sin = define("sin", "sine of x radians", _sin, max_ulp=1.55, numpy=np.sin)
+cos = define("cos", "cosine of x radians", _cos, max_ulp=1.55, numpy=np.cos)

@@ -11,6 +11,15 @@ import numpy as np
 from teeny_embed.errors import DTypeError, ShapeError
 from teeny_embed.graph.scalar import DTYPES
 
+# ---- What operators take. All of DTYPES can be stored, moved, chosen and cast; float16 nothing else.
+
+FLOAT = ("float32",)
+NUMBERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", *FLOAT)
+ARITHMETIC = (*NUMBERS, "float64")
+"""For + - * /, minimum, maximum and comparisons."""
+TOTALS = ("int32", "uint32", "int64", "uint64", *FLOAT)
+"""For sums of products and other sums; smaller integers would overflow too soon."""
+
 
 @dataclass(frozen=True)
 class TensorType:
@@ -49,6 +58,16 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def expect(dtypes: Sequence[str], *types: TensorType) -> None:
+    """Raises DTypeError if an operand is of none of `dtypes`."""
+    for type in types:
+        if type.dtype not in dtypes:
+            expected = " or ".join(dtypes) if len(dtypes) < 3 else f"one of {', '.join(dtypes)}"
+            whole = type.dtype.startswith(("bool", "int", "uint")) and "int32" in dtypes
+            hint = 'cast with .astype("int32")' if whole else 'cast with .astype("float32")'
+            raise DTypeError(f"operand is {type.dtype}, expected {expected}", hint=hint)
 
 
 def broadcast(*types: TensorType) -> tuple[int, ...]:

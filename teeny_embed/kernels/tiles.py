@@ -6,6 +6,7 @@ with it every bit, stays as it is.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def fold_bounds(step: Step) -> tuple[Bound, ...]:
 def ranges(step: Step, bounds: Sequence[Bound], d: str, tile: int) -> list[Range]:
     """Border, interior and rest of one output dim."""
     extent = step.sizes[d]
-    concerned = [b for b in bounds if d in b[0].dims]
+    concerned = tuple(b for b in bounds if d in b[0].dims)
     if tile == 1:
         return [Range(0, extent, 1, not concerned)]
     begin, end = _interior(step, concerned, d)
@@ -83,7 +84,8 @@ def ranges(step: Step, bounds: Sequence[Bound], d: str, tile: int) -> list[Range
     return [p for p in parts if p.begin < p.end]
 
 
-def _interior(step: Step, bounds: Sequence[Bound], d: str) -> tuple[int, int]:
+@functools.lru_cache(maxsize=32)  # each candidate of choose_tile asks again
+def _interior(step: Step, bounds: tuple[Bound, ...], d: str) -> tuple[int, int]:
     """Positions of `d` at which the index maps stay inside for every fold point."""
     extent = step.sizes[d]
     inside = [p for p in range(extent) if all(_stays_inside(step, b, d, p) for b in bounds)]

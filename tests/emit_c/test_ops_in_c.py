@@ -14,8 +14,10 @@ import pytest
 from support.data import Array
 from support.process import sanitized
 from support.runs import assert_equal_bits
-from teeny_embed.api import Program, build
+from teeny_embed.api import Build, Program, build
 from teeny_embed.autograd.reverse import grad
+from teeny_embed.deploy.host import HostLibrary
+from teeny_embed.deploy.runner import Runner
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import environment, lower
@@ -168,13 +170,29 @@ def random_convolution(rng: np.random.Generator, number: int) -> Task:
     return task(f"convolution_{number}", layer, [x, weight, bias])
 
 
-def shapes() -> list[Task]:
+def shapes(count: int = 10) -> list[Task]:
     """Extents around those of tiles and vectors: interiors, borders and rests of all sizes."""
     rng = np.random.default_rng(0)
-    return [random_convolution(rng, number) for number in range(40)]
+    return [random_convolution(rng, number) for number in range(count)]
 
 
-GROUPS = {f.__name__: f for f in (samples, gradients, arithmetic, casts, folds, shapes)}
+def many_shapes() -> list[Task]:
+    return shapes(60)
+
+
+GROUPS = {f.__name__: f for f in (samples, gradients, arithmetic, casts, folds, shapes, many_shapes)}
+
+
+def table(*ways: object) -> pytest.MarkDecorator:
+    """Every group in the first way; the other ways, and the longest group, are `full`."""
+    rows = [
+        pytest.param(group, way, marks=pytest.mark.full if way != ways[0] or group == "many_shapes" else ())
+        for group in GROUPS
+        for way in ways
+    ]
+    return pytest.mark.parametrize(
+        ("group", "way"), rows, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+    )
 
 
 # ---- Where it is computed -----------------------------------------------------------------------------
@@ -193,22 +211,30 @@ def test_fusion_changes_no_bit(group: str) -> None:
         assert_equal_bits(outputs(fuse(schedule), each.feed), outputs(schedule, each.feed), each.name)
 
 
-WAYS = [("host", "-O3"), ("cortex-m4f", "-O0")]
-FULL_WAYS = [("host", "-O0"), ("cortex-m4f", "-O3"), ("cortex-m0", "-O0"), ("cortex-m0", "-O3")]
+@table("cortex-m4f", "host", "cortex-m0")
+def test_sanitized_c_gives_numpys_bits(group: str, way: str, tmp_path: Path) -> None:
+    """Code for a core is portable, and runs here."""
+    tasks, built = emitted(group, way, tmp_path)
+    with sanitized(built, tmp_path / "run", level="-O0") as runner:
+        assert_equal_to_numpy(runner, built, tasks)
 
 
-@pytest.mark.parametrize(
-    ("target", "level"), [*WAYS, *(pytest.param(*way, marks=pytest.mark.full) for way in FULL_WAYS)]
-)
-@pytest.mark.parametrize("group", GROUPS)
-def test_c_gives_numpys_bits(group: str, target: str, level: str, tmp_path: Path) -> None:
-    """Code for a core is portable, and runs here; sanitizers look on."""
+@table(("host", "-march=native"), ("cortex-m4f",), ("cortex-m0",), ("host",), ("cortex-m4f", "-march=native"))
+def test_optimized_c_gives_numpys_bits(group: str, way: tuple[str, ...], tmp_path: Path) -> None:
+    tasks, built = emitted(group, way[0], tmp_path)
+    with HostLibrary(built.interface, built.directory, flags=("-O3", *way[1:])) as runner:
+        assert_equal_to_numpy(runner, built, tasks)
+
+
+def emitted(group: str, target: str, folder: Path) -> tuple[list[Task], Build]:
     tasks = GROUPS[group]()
     program = Program("ops", **{each.name: each.graph for each in tasks})
-    built = build(program, target, tmp_path / "c")
-    with sanitized(built, tmp_path / "run", level=level) as runner:
-        for each in tasks:
-            status, found = runner.call(each.name, each.feed)
-            assert status == 0, each.name
-            expected = outputs(lower(program.entry_points[each.name], each.name), each.feed)
-            assert_equal_bits(found, expected, each.name)
+    return tasks, build(program, target, folder / "c")
+
+
+def assert_equal_to_numpy(runner: Runner, built: Build, tasks: list[Task]) -> None:
+    for each in tasks:
+        status, found = runner.call(each.name, each.feed)
+        assert status == 0, each.name
+        expected = outputs(lower(built.program.entry_points[each.name], each.name), each.feed)
+        assert_equal_bits(found, expected, each.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.random_programs import SIZE, random_step
 from support.runs import assert_equal_bits
 from teeny_embed.api import Program, build
 from teeny_embed.deploy.host import HostLibrary
@@ -15,7 +16,6 @@ from teeny_embed.deploy.reference import ReferenceRunner
 from teeny_embed.graph.node import Graph, Variable
 from teeny_embed.graph.tensor import Tensor, assign, call, constant, input, read, trace
 
-SIZE = 4
 Step = Callable[[Variable, Variable, Tensor], Tensor]
 
 
@@ -92,36 +92,6 @@ STEPS: tuple[Step, ...] = (
     shift_window, shift_window_back, transpose, square, swap, swap_and_transpose, fibonacci,
     return_old_and_new, return_the_new_value, give_one_value_to_both, keep_the_input, clear,
 )  # fmt: skip
-
-
-def random_step(rng: np.random.Generator) -> Step:
-    """Each variable is assigned once or twice; every expression may use old and new values."""
-
-    def step(a: Variable, b: Variable, x: Tensor) -> Tensor:
-        known = [read(a), read(b), x]
-        for _ in range(8):
-            left, right = (known[int(i)] for i in rng.integers(0, len(known), 2))
-            known.append(random_value(rng, left, right))
-            if rng.random() < 0.4:
-                target = a if rng.random() < 0.5 else b
-                assign(target, known[int(rng.integers(0, len(known)))])
-                known.append(read(target))
-        return known[-1] + known[int(rng.integers(0, len(known)))]
-
-    return step
-
-
-def random_value(rng: np.random.Generator, left: Tensor, right: Tensor) -> Tensor:
-    values: list[Callable[[], Tensor]] = [
-        lambda: left * 0.5 + right,
-        lambda: (left @ right) * 0.1,
-        lambda: left.transpose(1, 0) - right * 0.5,
-        lambda: call("concat", left[1:], right[:1], axis=0),
-        lambda: call("softmax", left, axis=-1) + right[:, :1],
-        lambda: left - left.mean(axis=0) * right,
-        lambda: call("tanh", left[::1, :2]) @ right[:2],
-    ]
-    return values[int(rng.integers(0, len(values)))]()
 
 
 def traced(step: Step, a: Variable, b: Variable) -> Graph:

@@ -1,4 +1,4 @@
-"""What training steps cost on emulated cores, on real digits: how it is measured, and the record in docs/figures.json.
+"""What training steps cost on emulated cores, on real digits: measured, and recorded in docs/figures.json.
 
 Counts are means over the first steps of a training run: they depend a little on data, as zeros are skipped.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,7 @@ _TIMEOUT_S = 300.0
 
 MLP, MLP_32 = Case("mlp", "momentum", 1), Case("mlp", "momentum", 32)
 LENET = Case("lenet5", "sgd", 1)
-LENET_OTHERS = tuple(Case("lenet5", *each) for each in (("momentum", 1), ("adam", 1), ("sgd", 8), ("sgd", 32)))
+LENET_OTHERS = tuple(Case("lenet5", *at) for at in (("momentum", 1), ("adam", 1), ("sgd", 8), ("sgd", 32)))
 
 LEVEL_CASES = (MLP, LENET)
 """What decides on the optimisation level of a core, both alike."""
@@ -65,9 +66,16 @@ def small_digits() -> SmallDigits:
     return SmallDigits({8: digits.images}, digits.labels)
 
 
-def digits_for(case: Case, mnist: Digits) -> Any:
+@cache
+def mnist() -> Digits:
+    """For programs; tests have a fixture."""
+    shared = Path(os.environ.get("TEENY_EMBED_SHARED") or REPOSITORY.parent / "shared")
+    return Digits(shared / "datasets" / "mnist_10k_2k.npz")
+
+
+def digits_for(case: Case) -> Any:
     """The MLP has 64 inputs; LeNet-5 sees MNIST."""
-    return small_digits() if case.net == "mlp" else mnist
+    return small_digits() if case.net == "mlp" else mnist()
 
 
 # ---- Measuring ----------------------------------------------------------------------------------------
@@ -78,7 +86,6 @@ class Cost:
     """Of one training step; bytes are those of the whole program, which can infer, too."""
 
     optimize: str
-    macs: int
     instructions: int
     m4_cycles: int | None
     arena_bytes: int
@@ -110,7 +117,7 @@ def build(case: Case, core: str, folder: Path) -> te.Build:
     return te.build(case.program(case.net), core, folder / f"{case}-{core}")
 
 
-def count(build: te.Build, case: Case, mnist: Digits, optimize: str | None = None) -> Counts:
+def count(build: te.Build, case: Case, optimize: str | None = None) -> Counts:
     """Trains on the board under the counting plugin, compiled at `optimize` or as the target says."""
     board = toolchain.board_of(build.target)
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
@@ -118,11 +125,11 @@ def count(build: te.Build, case: Case, mnist: Digits, optimize: str | None = Non
             build.target, build.interface, build.directory, Path(folder), optimize=optimize, measure=True
         )
         out = Path(folder) / "counts"
-        arguments = measure.plugin_arguments(elf, out)
-        with QemuBoard(elf, board, build.interface, timeout_s=_TIMEOUT_S, extra_arguments=arguments) as runner:
+        plugin = measure.plugin_arguments(elf, out)
+        with QemuBoard(elf, board, build.interface, timeout_s=_TIMEOUT_S, extra_arguments=plugin) as runner:
             expect_ok(runner.reset(), "reset")
             for step in range(COUNTED_STEPS):
-                call(runner, "train_step", case.feed(digits_for(case, mnist), step))
+                call(runner, "train_step", case.feed(digits_for(case), step))
             painted = runner.stack_bytes()
         histograms = list(_histograms(build, out))
         instructions = sum(map(measure.instruction_total, histograms))
@@ -143,13 +150,12 @@ def _histograms(build: te.Build, out: Path) -> Iterator[measure.Histogram]:
     return (segments.get(first + i, {}) for i in range(len(names) + 1))
 
 
-def cost(case: Case, core: str, mnist: Digits, folder: Path) -> Cost:
+def cost(case: Case, core: str, folder: Path) -> Cost:
     """All that is recorded of a case on a core, compiled as the target says."""
     built = build(case, core, folder)
-    sizes, counts = te.profile(built), count(built, case, mnist)
+    sizes, counts = te.profile(built), count(built, case)
     return Cost(
         optimize=built.target.optimize,
-        macs=sizes["macs"]["train_step"],
         instructions=counts.instructions,
         m4_cycles=counts.m4_cycles,
         arena_bytes=sizes["arena_bytes"],
@@ -163,14 +169,14 @@ def cost(case: Case, core: str, mnist: Digits, folder: Path) -> Cost:
 # ---- Optimisation levels ------------------------------------------------------------------------------
 
 
-def level_figures(core: str, mnist: Digits, folder: Path) -> tuple[Figure, ...]:
+def level_figures(core: str, folder: Path) -> tuple[Figure, ...]:
     """Each of LEVEL_CASES at each of LEVELS."""
     return tuple(
         Figure(str(case), level, counts.instructions, counts.m4_cycles)
         for case in LEVEL_CASES
         for built in (build(case, core, folder),)
         for level in LEVELS
-        for counts in (count(built, case, mnist, level),)
+        for counts in (count(built, case, level),)
     )
 
 
@@ -191,7 +197,7 @@ def write_levels(core: str, figures: tuple[Figure, ...]) -> None:
     """Sets `optimize` in the core's TOML file, and its figures, which are the end of the file."""
     path = REPOSITORY / "targets" / "cpus" / f"{core}.toml"
     head = path.read_text(encoding="utf-8").split(f"\n{_FIGURES_COMMENT}")[0].rstrip()
-    head = re.sub(r'^optimize = .*$', f'optimize = "{best_level(figures)}"', head, flags=re.M)
+    head = re.sub(r"^optimize = .*$", f'optimize = "{best_level(figures)}"', head, flags=re.M)
     lines = [head, "", _FIGURES_COMMENT, f'figures_compiler = "{COMPILER}"', "figures = ["]
     lines += [f"    {_toml(figure)}," for figure in figures]
     path.write_text("\n".join([*lines, "]", ""]), encoding="utf-8")
@@ -215,8 +221,8 @@ def cases_of(core: str) -> tuple[Case, ...]:
     return (*CASES, *LENET_OTHERS) if core == M4F else CASES
 
 
-def measure_core(core: str, mnist: Digits, folder: Path) -> dict[str, Cost]:
-    return {str(case): cost(case, core, mnist, folder) for case in cases_of(core)}
+def measure_core(core: str, folder: Path) -> dict[str, Cost]:
+    return {str(case): cost(case, core, folder) for case in cases_of(core)}
 
 
 def read_record() -> Record:
@@ -230,13 +236,14 @@ def as_json(record: Record) -> str:
     return json.dumps({"compiler": COMPILER, "costs": costs}, indent=1) + "\n"
 
 
-def update(mnist: Digits) -> Record:
-    """Measures everything anew; writes the levels into the targets, and docs/figures.json."""
+def update(cores: Sequence[str] = CORES) -> Record:
+    """Measures cores anew; writes their levels into the targets, and docs/figures.json."""
     if (found := found_compiler()) != COMPILER:
         raise SystemExit(f"the figures are those of {COMPILER}, this is {found}")
+    record = read_record()
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
-        for core in CORES:
-            write_levels(core, level_figures(core, mnist, Path(folder)))
-        record = {core: measure_core(core, mnist, Path(folder)) for core in CORES}
+        for core in cores:
+            write_levels(core, level_figures(core, Path(folder)))
+            record[core] = measure_core(core, Path(folder))
     RECORD.write_text(as_json(record), encoding="utf-8")
     return record

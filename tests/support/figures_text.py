@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from support import figures
-from support.data import Digits
 from support.figures import CASES, LENET, LEVELS, M4F, MLP, MLP_32, REPOSITORY, Cost, Record
 from support.runners import CORES
 from teeny_embed import target as targets
@@ -64,15 +63,15 @@ def device_section(record: Record) -> str:
     return "\n\n".join((costs_table({M4F: m4f}), _peer_tables(m4f), _cores_table(record), _levels_table()))
 
 
-def update(mnist: Digits) -> None:
-    """Measures everything anew and writes it: targets, docs/figures.json, docs/figures.md."""
-    write_section(DOCUMENT, "device_figures", device_section(figures.update(mnist)))
+def update(cores: Sequence[str] = CORES) -> None:
+    """Measures cores anew and writes what is found: targets, docs/figures.json, docs/figures.md."""
+    write_section(DOCUMENT, "device_figures", device_section(figures.update(cores)))
 
 
 def costs_table(record: Record) -> str:
-    header = ("", "MACs", "instructions", "m4cycles", "arena B", "state B", "code B", "stack B")
+    header = ("one step", "instructions", "m4cycles", "arena B", "state B", "code B", "stack B")
     rows = [
-        (f"{core}: {TITLES[case]}", c.macs, c.instructions, c.m4_cycles, c.arena_bytes, c.state_bytes,
+        (f"{core}: {TITLES[case]}", c.instructions, c.m4_cycles, c.arena_bytes, c.state_bytes,
          c.code_bytes, c.stack_bytes)
         for core, costs in record.items() for case, c in costs.items()
     ]  # fmt: skip
@@ -104,8 +103,8 @@ def _peer_tables(costs: dict[str, Cost]) -> str:
     return f"{_PEER_TEXT}\n\n{table(header, steps)}\n\n{table(memory_header, memory)}"
 
 
-_PEER_TEXT = """AIfES 2.2 (commit 07a43821), another framework that trains on microcontrollers, does the same steps with the
-same compiler at -O3:"""
+_PEER_TEXT = """Beside it AIfES 2.2 (commit 07a43821), another framework that trains on microcontrollers,
+built by the same compiler at -O3:"""
 
 
 def memory_beside_parameters(case: str, cost: Cost) -> int:
@@ -139,7 +138,7 @@ def _levels_table() -> str:
         (f"{M4F}, {TITLES[step]}, m4cycles", *(cycles[step, level] for level in LEVELS), "")
         for step in dict.fromkeys(step for step, _ in cycles)
     ]
-    text = """What the levels cost. A target's level is the one with the least product over the two steps, of m4cycles
-for the Cortex-M4F and of instructions for the others. At -Os the compiler multiplies and adds in one
-instruction, `vmla`, which rounds twice and changes no bit, but takes three cycles instead of two:"""
+    text = """A target's level is the one with the least product over these two steps: of m4cycles for the
+Cortex-M4F, of instructions for the others. At -Os the compiler multiplies and adds in one instruction,
+`vmla`, which rounds twice and so changes no bit, but takes three cycles instead of two:"""
     return f"{text}\n\n{table(('instructions', *LEVELS, 'chosen'), [*rows, *m4_rows])}"

@@ -20,7 +20,7 @@ from teeny_embed.graph.affine import Affine, dim, fixed
 from teeny_embed.graph.op import Attribute, Op, Sample, register
 from teeny_embed.graph.step import Form, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.graph.types import TensorType, broadcast
+from teeny_embed.graph.types import FLOAT, TOTALS, TensorType, broadcast, expect
 
 Padding = tuple[tuple[int, int], ...]
 
@@ -102,8 +102,9 @@ _ATTRIBUTES = {**WINDOW_ATTRIBUTES, "groups": Attribute("channel groups", defaul
 
 
 def _check_operands(x: TensorType, w: TensorType, groups: int) -> None:
+    expect(TOTALS, x, w)
     if x.dtype != w.dtype:
-        raise DTypeError(f"input is {x.dtype}, filter is {w.dtype}")
+        raise DTypeError(f"input is {x.dtype}, filter is {w.dtype}", hint="cast one with .astype(...)")
     if x.rank != w.rank or x.rank < 2:
         raise ShapeError(
             f"input {x} and filter {w} must have the same rank of 2 to 5",
@@ -213,12 +214,14 @@ def _weight_grad_form(
 def _input_grad_type(
     g: TensorType, w: TensorType, extents: tuple[int, ...], groups: int, **_: Any
 ) -> TensorType:
+    expect(FLOAT, g, w)
     return g.with_shape((g.shape[0], *extents, w.shape[-1] * groups))
 
 
 def _weight_grad_type(
     g: TensorType, x: TensorType, extents: tuple[int, ...], groups: int, **_: Any
 ) -> TensorType:
+    expect(FLOAT, g, x)
     return g.with_shape((g.shape[-1], *extents, x.shape[-1] // groups))
 
 
@@ -309,8 +312,9 @@ register(
 
 
 def _matmul_type(a: TensorType, b: TensorType, absent: str) -> TensorType:
+    expect(TOTALS, a, b)
     if a.dtype != b.dtype:
-        raise DTypeError(f"operands are {a.dtype} and {b.dtype}")
+        raise DTypeError(f"operands are {a.dtype} and {b.dtype}", hint="cast one with .astype(...)")
     if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"matrices {a} and {b} do not multiply", hint="[..., M, K] @ [..., K, N]")
     batch = broadcast(a.with_shape(a.shape[:-2]), b.with_shape(b.shape[:-2]))

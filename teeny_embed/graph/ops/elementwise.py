@@ -13,7 +13,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, Vjp, _NotDifferentiable, register
 from teeny_embed.graph.scalar import DTYPES, Scalar
 from teeny_embed.graph.tensor import Tensor, call, constant
-from teeny_embed.graph.types import TensorType, broadcast
+from teeny_embed.graph.types import ARITHMETIC, FLOAT, NUMBERS, TensorType, broadcast, expect
 
 
 def same_type(*types: TensorType, **_: Any) -> TensorType:
@@ -26,29 +26,31 @@ def same_type(*types: TensorType, **_: Any) -> TensorType:
 
 def float_type(*types: TensorType, **_: Any) -> TensorType:
     """As `same_type`, float32 only."""
-    if types[0].dtype != "float32":
-        raise DTypeError(
-            f"operand is {types[0].dtype}, expected float32", hint="cast with .astype('float32')"
-        )
+    expect(FLOAT, *types)
     return same_type(*types)
 
 
 def number_type(*types: TensorType, **_: Any) -> TensorType:
-    """As `same_type`, no bool."""
-    if types[0].dtype == "bool":
-        raise DTypeError("operand is bool, expected a number", hint="cast with .astype(...)")
+    """As `same_type`: integers and float32."""
+    expect(NUMBERS, *types)
     return same_type(*types)
 
 
-def bool_type(*types: TensorType, **_: Any) -> TensorType:
-    """As `same_type`; the result is bool."""
+def arithmetic_type(*types: TensorType, **_: Any) -> TensorType:
+    """As `same_type`: integers, float32 and float64."""
+    expect(ARITHMETIC, *types)
+    return same_type(*types)
+
+
+def comparison_type(*types: TensorType, **_: Any) -> TensorType:
+    """As `arithmetic_type`, or bool; the result is bool."""
+    expect(("bool", *ARITHMETIC), *types)
     return same_type(*types).with_dtype("bool")
 
 
 def logic_type(*types: TensorType, **_: Any) -> TensorType:
     """bool in, bool out."""
-    if any(t.dtype != "bool" for t in types):
-        raise DTypeError("operands must be bool")
+    expect(("bool",), *types)
     return same_type(*types)
 
 
@@ -73,7 +75,7 @@ def elementwise(
     summary: str,
     scalar: Callable[..., Scalar],
     vjp: Vjp | _NotDifferentiable,
-    infer: Callable[..., TensorType] = number_type,
+    infer: Callable[..., TensorType] = arithmetic_type,
     operand_count: int = 1,
     low: float = -2.0,
     high: float = 2.0,
@@ -92,11 +94,15 @@ elementwise("multiply", "a b", s.multiply, lambda g, ans, a, b: (g * b, g * a), 
 elementwise(
     "divide", "a / b", s.divide, lambda g, ans, a, b: (g / b, -(g * ans) / b), operand_count=2, low=0.5
 )
-elementwise("negative", "-x", s.negative, lambda g, ans, x: (-g,))
+elementwise("negative", "-x", s.negative, lambda g, ans, x: (-g,), number_type)
 elementwise(
-    "abs", "|x|", lambda x: s.select(s.less(x, 0), s.negative(x), x), lambda g, ans, x: (g * sign(x),)
+    "abs",
+    "|x|",
+    lambda x: s.select(_below_zero(x), s.negative(x), x),
+    lambda g, ans, x: (g * sign(x),),
+    number_type,
 )
-elementwise("sign", "-1, 0 or 1; NaN stays NaN", lambda x: _sign(x), NOT_DIFFERENTIABLE)
+elementwise("sign", "-1, 0 or 1; NaN stays NaN", lambda x: _sign(x), NOT_DIFFERENTIABLE, number_type)
 elementwise(
     "maximum",
     "the larger; NaN if either is",
@@ -119,9 +125,13 @@ def sign(x: Tensor) -> Tensor:
 
 
 def _sign(x: Scalar) -> Scalar:
-    return s.select(
-        s.less(x, 0), s.const(-1, x.dtype), s.select(s.less(s.const(0, x.dtype), x), s.const(1, x.dtype), x)
-    )
+    positive = s.select(s.less(s.const(0, x.dtype), x), s.const(1, x.dtype), x)
+    return s.select(_below_zero(x), s.const(-1, x.dtype), positive)
+
+
+def _below_zero(x: Scalar) -> Scalar:
+    """x < 0, which unsigned integers never are."""
+    return s.const(False, "bool") if x.dtype.startswith("uint") else s.less(x, 0)
 
 
 def _replaces(compare: Callable[..., Scalar], a: Scalar, b: Scalar) -> Scalar:
@@ -136,7 +146,7 @@ for _name, _symbol in (
     ("less", "<"), ("less_equal", "<="), ("greater", ">"),
     ("greater_equal", ">="), ("equal", "=="), ("not_equal", "!="),
 ):  # fmt: skip
-    elementwise(_name, f"a {_symbol} b", getattr(s, _name), NOT_DIFFERENTIABLE, bool_type, 2)
+    elementwise(_name, f"a {_symbol} b", getattr(s, _name), NOT_DIFFERENTIABLE, comparison_type, 2)
 elementwise("logical_not", "not x", s.logical_not, NOT_DIFFERENTIABLE, logic_type)
 elementwise("logical_and", "a and b", s.logical_and, NOT_DIFFERENTIABLE, logic_type, 2)
 elementwise("logical_or", "a or b", s.logical_or, NOT_DIFFERENTIABLE, logic_type, 2)
@@ -144,7 +154,8 @@ elementwise("logical_or", "a or b", s.logical_or, NOT_DIFFERENTIABLE, logic_type
 
 def _where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
     if condition.dtype != "bool":
-        raise DTypeError(f"condition is {condition.dtype}, expected bool")
+        hint = "compare: x > 0, or .astype('bool')"
+        raise DTypeError(f"condition is {condition.dtype}, expected bool", hint=hint)
     return TensorType(broadcast(condition, a, b), same_type(a, b).dtype)
 
 
@@ -186,15 +197,18 @@ register(
 
 
 def _relu(x: Scalar) -> Scalar:
-    return s.select(s.less(x, 0), s.const(0, x.dtype), x)
+    return s.select(_below_zero(x), s.const(0, x.dtype), x)
 
 
-elementwise("relu", "max(x, 0); NaN stays NaN", _relu, lambda g, ans, x: (where(ans > 0.0, g, 0.0),))
+elementwise(
+    "relu", "max(x, 0); NaN stays NaN", _relu, lambda g, ans, x: (where(ans > 0.0, g, 0.0),), number_type
+)
 elementwise(
     "relu6",
     "min(max(x, 0), 6); NaN stays NaN",
     lambda x: s.select(s.less(s.const(6, x.dtype), x), s.const(6, x.dtype), _relu(x)),
     lambda g, ans, x: (where(call("logical_and", ans > 0.0, ans < 6.0), g, 0.0),),
+    number_type,
     low=-3,
     high=9,
 )

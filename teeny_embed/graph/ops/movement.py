@@ -15,7 +15,7 @@ from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, regi
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.step import Form, Index, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.graph.types import TensorType
+from teeny_embed.graph.types import FLOAT, TensorType, expect
 
 
 def out_dims(type: TensorType) -> dict[str, int]:
@@ -254,6 +254,12 @@ def _take_form(table: TensorType, index: TensorType) -> Form:
     return Form(out_dims(out), s.var("x", table.dtype), {"index": Operand(1, rows), "x": Operand(0, at)})
 
 
+def _take_grad_type(g: TensorType, index: TensorType, extent: int) -> TensorType:
+    expect(FLOAT, g)
+    _index_check(index)
+    return g.with_shape((extent, *g.shape[index.rank :]))
+
+
 def _take_grad_form(g: TensorType, index: TensorType, extent: int) -> Form:
     folds = {f"p{i}": e for i, e in enumerate(index.shape)}
     rest = {f"d{i}": e for i, e in enumerate(g.shape[index.rank :])}
@@ -283,7 +289,7 @@ register(
     Op(
         "take_grad",
         "gradient of take for its table",
-        lambda g, index, extent: g.with_shape((extent, *g.shape[index.rank :])),
+        _take_grad_type,
         lambda gg, ans, g, index, extent: (call("take", gg, index), None),
         form=_take_grad_form,
         attributes={"extent": Attribute("rows of the table", required=True, check=int)},

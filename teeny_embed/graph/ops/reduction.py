@@ -11,10 +11,10 @@ from teeny_embed.errors import ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
-from teeny_embed.graph.ops.elementwise import number_type, where
+from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.step import Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.graph.types import TensorType
+from teeny_embed.graph.types import FLOAT, NUMBERS, TOTALS, TensorType, expect
 
 BLOCK = 64  # terms of one block of a "reduce" sum
 
@@ -48,13 +48,29 @@ def _point(x: TensorType, gone: tuple[int, ...]) -> tuple[Affine, ...]:
     return tuple(dim(f"r{a}" if a in gone else f"d{a}") for a in range(x.rank))
 
 
+def _sum_type(x: TensorType, axes: Any, keepdims: bool, order: str) -> TensorType:
+    expect(TOTALS, x)
+    return _reduced_type(x, axes, keepdims)
+
+
+def _mean_type(x: TensorType, axes: Any, keepdims: bool) -> TensorType:
+    expect(FLOAT, x)
+    return _reduced_type(x, axes, keepdims)
+
+
+def _max_type(x: TensorType, axes: Any, keepdims: bool) -> TensorType:
+    expect(NUMBERS, x)
+    return _reduced_type(x, axes, keepdims)
+
+
 def _sum_form(x: TensorType, axes: Any, keepdims: bool, order: str) -> Form:
     gone = normalized(axes, x.rank)
     two_level = order == "two_level" or (not order and 0 in gone and (x.rank > 1 or len(gone) == x.rank))
     folded = {f"r{a}": x.shape[a] for a in gone}
     term, value = sum_fold("acc", s.var("x", x.dtype)), s.var("acc", x.dtype)
-    if two_level or prod(folded.values()) <= BLOCK:
-        levels = [{"r0": folded.pop("r0")}, folded] if two_level and 0 in gone else [folded]
+    if not x.is_float or two_level or prod(folded.values()) <= BLOCK:
+        split = x.is_float and two_level and 0 in gone
+        levels = [{"r0": folded.pop("r0")}, folded] if split else [folded]
         return Form(_kept(x, gone), value, {"x": Operand(0, _point(x, gone))}, [term], levels)
     shape, index, count = _blocked(x, gone)
     blocks = {"block": -(-count // BLOCK)}
@@ -96,7 +112,7 @@ register(
     Op(
         "sum",
         "sum over axes, in a stated order",
-        _reduced_type,
+        _sum_type,
         lambda g, ans, x, axes, keepdims, order: (call("expand", restore(g, x, axes), shape=x.shape),),
         form=_sum_form,
         attributes={
@@ -125,7 +141,7 @@ register(
     Op(
         "mean",
         "sum / float32(count)",
-        _reduced_type,
+        _mean_type,
         lambda g, ans, x, axes, keepdims: (
             call("expand", restore(g / float(x.type.count // ans.type.count), x, axes), shape=x.shape),
         ),
@@ -159,7 +175,7 @@ register(
     Op(
         "max",
         "largest element; NaN if there is one",
-        _reduced_type,
+        _max_type,
         _max_vjp,
         form=_max_form,
         attributes=_REDUCED,
@@ -169,7 +185,7 @@ register(
 
 
 def _argmax_type(x: TensorType, axis: int) -> TensorType:
-    number_type(x)
+    expect(NUMBERS, x)
     return _reduced_type(x, (axis,), False).with_dtype("int32")
 
 

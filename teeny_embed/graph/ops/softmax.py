@@ -11,7 +11,7 @@ from teeny_embed.graph.op import Attribute, Op, Sample, register
 from teeny_embed.graph.ops.elementwise import float_type
 from teeny_embed.graph.ops.movement import is_index
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.graph.types import TensorType
+from teeny_embed.graph.types import FLOAT, TensorType, expect
 
 
 def _shifted(x: Tensor, axis: int) -> Tensor:
@@ -64,10 +64,15 @@ register(
 
 
 def _cross_entropy_type(logits: TensorType, label: TensorType) -> TensorType:
-    if label.dtype != "int32" or logits.dtype != "float32":
-        raise DTypeError(f"logits are {logits.dtype}, label is {label.dtype}; expected float32 and int32")
+    expect(FLOAT, logits)
+    if label.dtype != "int32":
+        raise DTypeError(f"label is {label.dtype}, expected int32", hint='te.input("label", (N,), "int32")')
     if logits.shape[:-1] != label.shape:
-        raise ShapeError(f"label {label} must have the shape of logits {logits} without the classes")
+        shape = ", ".join(map(str, logits.shape[:-1]))
+        raise ShapeError(
+            f"label {label} must have the shape of logits {logits} without the classes",
+            hint=f"one class number per sample: shape ({shape},)",
+        )
     return logits.with_shape(label.shape)
 
 

@@ -13,7 +13,7 @@ from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, regi
 from teeny_embed.graph.ops.contraction import WINDOW_ATTRIBUTES, Geometry, geometry
 from teeny_embed.graph.step import Fold, Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.graph.types import TensorType
+from teeny_embed.graph.types import FLOAT, NUMBERS, TensorType, expect
 
 _ATTRIBUTES = {
     "kernel": Attribute("window, one extent per spatial dim", required=True, check=tuple),
@@ -29,8 +29,18 @@ def _pool_type(
     return x.with_shape((x.shape[0], *where.output_extents(x.shape[1:-1], kernel), x.shape[-1]))
 
 
+def _max_pool_type(x: TensorType, kernel: tuple[int, ...], **where: Any) -> TensorType:
+    expect(NUMBERS, x)
+    return _pool_type(x, kernel, **where)
+
+
+def _avg_pool_type(x: TensorType, kernel: tuple[int, ...], **where: Any) -> TensorType:
+    expect(FLOAT, x)
+    return _pool_type(x, kernel, **where)
+
+
 def _index_type(x: TensorType, kernel: tuple[int, ...], **where: Any) -> TensorType:
-    return _pool_type(x, kernel, **where).with_dtype("uint8" if prod(kernel) <= 256 else "int32")
+    return _max_pool_type(x, kernel, **where).with_dtype("uint8" if prod(kernel) <= 256 else "int32")
 
 
 def _window_form(x: TensorType, kernel: Any, where: Geometry, folds: list[Fold], value: s.Scalar) -> Form:
@@ -66,6 +76,7 @@ def _max_pool_index_form(x: TensorType, kernel: Any, stride: Any, padding: Any, 
 
 
 def _max_pool_grad_type(g: TensorType, index: TensorType, extents: tuple[int, ...], **_: Any) -> TensorType:
+    expect(FLOAT, g)
     return g.with_shape((g.shape[0], *extents, g.shape[-1]))
 
 
@@ -114,7 +125,7 @@ register(
     Op(
         "max_pool",
         "largest element of each window; NaN if there is one",
-        _pool_type,
+        _max_pool_type,
         _max_pool_vjp,
         form=_max_pool_form,
         attributes=_ATTRIBUTES,
@@ -165,7 +176,7 @@ register(
     Op(
         "max_pool_pick",
         "the element of each window that `index` names",
-        lambda x, index, **where: _pool_type(x, **where),
+        lambda x, index, **where: _avg_pool_type(x, **where),
         lambda g, ans, x, index, **where: (
             call("max_pool_grad", g, index, extents=x.shape[1:-1], **where),
             None,
@@ -211,7 +222,7 @@ register(
     Op(
         "avg_pool",
         "mean of each window, padding counted as zeros",
-        _pool_type,
+        _avg_pool_type,
         _avg_pool_vjp,
         form=_avg_pool_form,
         attributes=_ATTRIBUTES,
@@ -222,7 +233,7 @@ register(
     Op(
         "avg_pool_grad",
         "gradient of avg_pool",
-        lambda g, extents, **where: g.with_shape((g.shape[0], *extents, g.shape[-1])),
+        lambda g, extents, **where: _max_pool_grad_type(g, g, extents),
         _avg_pool_grad_vjp,
         form=_avg_pool_grad_form,
         attributes={**_ATTRIBUTES, **_EXTENTS},

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from teeny_embed.graph.chains import fold_chains
 from teeny_embed.graph.node import (
     CONSTANT,
     VARIABLE,
@@ -31,17 +32,9 @@ _FOLD_LIMIT = 1 << 16  # elements of a constant worth folding
 def canonicalize(graph: Graph) -> Graph:
     """The reference graph; its `changes` list what may have changed bits."""
     log: list[str] = []
-    graph = expand_composites(graph)
-    moved = relu_behind_max_pool(log)
-    for visit in (
-        moved,
-        fold_constants,
-        spread_scale,
-        fold_constants,
-        fold_scale(log),
-        drop_identities,
-        _Common().visit,
-    ):
+    graph = transform(expand_composites(graph), relu_behind_max_pool(log))
+    graph = fold_chains(transform(graph, fold_constants), log)
+    for visit in (drop_identities, _Common().visit):
         graph = transform(graph, visit)
     return verify(replace(graph, changes=(*graph.changes, *log)))
 
@@ -55,7 +48,7 @@ def fold_constants(node: Node, inputs: tuple[Node, ...]) -> Node:
     if not known or node.op.view is not None or max(i.type.count for i in (node, *inputs)) > _FOLD_LIMIT:
         return node
     with on_behalf_of(node):
-        return constant(evaluate_nodes((node,))[0]).node
+        return constant(evaluate_nodes((node,))[0], node.type.dtype).node
 
 
 def is_constant(node: Node, value: float) -> bool:
@@ -145,53 +138,7 @@ def freeze(graph: Graph, kept: Collection[Variable]) -> Graph:
     def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
         if node.op is VARIABLE and node.attributes["variable"] not in kept:
             with on_behalf_of(node):
-                return constant(node.attributes["variable"].initial).node
+                return constant(node.attributes["variable"].initial, node.type.dtype).node
         return rebuild(node, inputs)
 
     return transform(graph, visit)
-
-
-def spread_scale(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """(conv + c) s as conv s + c s, for constants c and s, so that s can move into the filter."""
-    if (
-        node.op.name != "multiply"
-        or inputs[1].op is not CONSTANT
-        or inputs[0].op.name not in ("add", "subtract")
-    ):
-        return rebuild(node, inputs)
-    shifted, scale = inputs
-    contraction, shift = shifted.inputs
-    if not _has_constant_filter(contraction) or shift.op is not CONSTANT:
-        return rebuild(node, inputs)
-    with on_behalf_of(node):
-        products = [make_node(node.op, (x, scale), {}) for x in (contraction, shift)]
-        return make_node(shifted.op, tuple(products), {})
-
-
-def _has_constant_filter(node: Node) -> bool:
-    return node.op.name == "conv" and node.inputs[1].op is CONSTANT
-
-
-def fold_scale(log: list[str]) -> Visit:
-    """conv(x, w) s, for a constant s per output channel, as conv(x, w s): batch norm then costs nothing."""
-
-    def visit(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if node.op.name != "multiply" or not _has_constant_filter(inputs[0]) or inputs[1].op is not CONSTANT:
-            return rebuild(node, inputs)
-        contraction, scale = inputs
-        if scale.type.count not in (1, node.type.shape[-1]) or scale.type.shape[-1:] not in (
-            (),
-            (scale.type.count,),
-        ):
-            return rebuild(node, inputs)
-        weight = contraction.inputs[1]
-        per_channel = np.broadcast_to(
-            scale.attributes["value"], (*[1] * (node.type.rank - 1), node.type.shape[-1])
-        )
-        column = per_channel.reshape(-1, *[1] * (weight.type.rank - 1))
-        log.append(f"{node.name}: scale folded into the filter of {contraction.name}")
-        with on_behalf_of(contraction):
-            folded = constant(weight.attributes["value"] * column, weight.type.dtype).node
-            return make_node(contraction.op, (contraction.inputs[0], folded), contraction.attributes)
-
-    return visit

@@ -17,9 +17,9 @@ from teeny_embed.graph.tensor import Tensor, call, constant, input, trace
 Array = npt.NDArray[Any]
 Function = Callable[..., Tensor]
 
-# All is evaluated in float64, where a central difference over a step of 2^-17 errs by about 2^-34 of the third
-# derivative, and its rounding by as much; so small a step rarely meets a kink. Only numbers inside operators
-# and their gradients, which stay those of float32, can be off by more: by 2^-25 of their size.
+# All is evaluated in float64, where a central difference over a step of 2^-17 errs by about 2^-34 of the
+# third derivative, and its rounding by as much; so small a step rarely meets a kink. Only numbers inside
+# operators and their gradients, which stay those of float32, can be off by more: by 2^-25 of their size.
 STEP = 2.0**-17
 TOLERANCE = 2.0**-23
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compilers import CPP_WARNINGS, WARNINGS, objects
 from support.data import Digits
 from support.nets import Case
 from support.process import sanitized
@@ -21,13 +22,6 @@ from teeny_embed.api import Build, build
 from teeny_embed.deploy import measure, toolchain
 from teeny_embed.deploy.reference import ReferenceRunner
 from teeny_embed.emit_c.lint import lint
-
-WARNINGS = (
-    "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-align", "-Wcast-qual",
-    "-Wsign-conversion", "-Wdouble-promotion", "-Wundef", "-Wstrict-prototypes", "-Wmissing-prototypes",
-    "-Werror",
-)  # fmt: skip
-CPP_WARNINGS = tuple(w for w in WARNINGS if "prototypes" not in w)
 
 CASES = [
     Case("mlp", "momentum", 1),
@@ -63,22 +57,6 @@ def emit(tmp_path_factory: pytest.TempPathFactory) -> Emit:
         return build(case.program(name), target, tmp_path_factory.mktemp("emitted"))
 
     return make
-
-
-def objects(
-    built: Build, folder: Path, compiler: str | None = None, flags: Sequence[str] = ("-std=c99", "-O2")
-) -> list[Path]:
-    """Object files of a build, for its target."""
-    compiler = compiler or built.target.compiler
-    need(compiler)
-    machine = ("--target=arm-none-eabi",) if compiler == "clang" and built.target.board else ()
-    freestanding = ("-ffreestanding",) if built.target.board else ()
-    made = []
-    for name in built.interface.sources:
-        made.append(folder / f"{Path(name).stem}.o")
-        options = [*machine, *freestanding, *built.target.flags, *flags, "-c", built.directory / name]
-        toolchain.run(compiler, [*options, "-o", made[-1]])
-    return made
 
 
 def prefix(built: Build) -> str:
@@ -189,7 +167,8 @@ def test_sanitizers_find_nothing(case: Case, emit: Emit, mnist: Digits, tmp_path
         assert_equal_to_numpy(runner, emit(case), case, mnist)
 
 
-# Each undoes what our own builds pass. Not -Ofast: it links code that flushes subnormals in the whole process.
+# Each undoes what our own builds pass. -Ofast is not among them: what it links turns subnormals off in the
+# whole process.
 HOSTILE = [
     Place("host", "gcc", ("-std=gnu11", "-ffp-contract=fast", "-O3", "-march=native")),
     Place("host", "gcc", ("-std=gnu17", "-ffp-contract=fast", "-O2")),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.compilers import WARNINGS, objects
 from support.data import Array
 from support.process import sanitized
 from support.runs import assert_equal_bits
@@ -18,6 +19,7 @@ from teeny_embed.api import Build, Program, build
 from teeny_embed.autograd.reverse import grad
 from teeny_embed.deploy.host import HostLibrary
 from teeny_embed.deploy.runner import Runner
+from teeny_embed.emit_c.lint import lint
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import environment, lower
@@ -209,6 +211,14 @@ def test_fusion_changes_no_bit(group: str) -> None:
     for each in GROUPS[group]():
         schedule = lower(each.graph, each.name)
         assert_equal_bits(outputs(fuse(schedule), each.feed), outputs(schedule, each.feed), each.name)
+
+
+@table("cortex-m4f", "host", "cortex-m0")
+def test_compilers_and_lint_find_nothing(group: str, way: str, tmp_path: Path) -> None:
+    _, built = emitted(group, way, tmp_path)
+    for compiler in (None, "clang"):
+        objects(built, tmp_path, compiler, ("-std=c99", "-O1", *WARNINGS))
+    assert lint([built.directory / name for name in built.interface.sources], "ops") == []
 
 
 @table("cortex-m4f", "host", "cortex-m0")

@@ -1,4 +1,4 @@
-# make demo    train a small net on the host, compile it to C, run it on an emulated board, compare
+# make demo    a digit classifier trains on an emulated board, and in NumPy; every weight is compared
 # make test    everything that continuous integration runs
 # make test-all    the same, the long tables and the PyTorch oracle
 

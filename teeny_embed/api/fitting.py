@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teeny_embed.api.building import Build
-from teeny_embed.api.running import ERR_NONFINITE, call, expect_ok, open_runner
+from teeny_embed.api.running import call, expect_ok, open_runner
 from teeny_embed.api.samples import batches, cast, inputs_of
 from teeny_embed.deploy.runner import Array, Runner, entry_index
+from teeny_embed.deploy.status import ERR_NONFINITE
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
 from teeny_embed.errors import DataError
 

@@ -15,20 +15,12 @@ from teeny_embed.deploy.host import HostLibrary
 from teeny_embed.deploy.qemu import QemuBoard
 from teeny_embed.deploy.reference import ReferenceRunner
 from teeny_embed.deploy.runner import Array, Runner
+from teeny_embed.deploy.status import MEANINGS, OK
 from teeny_embed.deploy.toolchain import board_of, build_firmware
 from teeny_embed.errors import DataError
 
 HOST_FLAGS = ("-O2",)
 PLACES = ("numpy", "host", "qemu")
-
-OK, ERR_NONFINITE = 0, -6
-MEANINGS = {
-    -1: "TE_ERR_ARGUMENT (a learning rate is NaN, infinite or negative)",
-    -4: "TE_ERR_STATE (the state was not reset)",
-    -5: "TE_ERR_RANGE (a label or index is out of range)",
-    -6: "TE_ERR_NONFINITE (the loss is NaN or infinite)",
-}
-
 
 @contextmanager
 def open_runner(

@@ -10,9 +10,10 @@ import numpy as np
 
 from teeny_embed.api.blame import first_differing_node
 from teeny_embed.api.building import Build
-from teeny_embed.api.running import OK, differing_bits, open_runner
+from teeny_embed.api.running import differing_bits, open_runner
 from teeny_embed.api.samples import Arrays, draw, matching, samples
 from teeny_embed.deploy.runner import Array, Runner
+from teeny_embed.deploy.status import OK
 from teeny_embed.emit_c.interface import EntryPoint
 from teeny_embed.errors import DataError, VerificationError
 

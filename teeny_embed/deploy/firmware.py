@@ -8,22 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from teeny_embed import resources
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
+from teeny_embed.emit_c.literals import C_TYPES
+from teeny_embed.emit_c.template import fill
 from teeny_embed.errors import ToolError
 from teeny_embed.target import Board
 
 PROTOCOL_VERSION = 1
 """Of the commands in protocol.c."""
-
-C_TYPES = {
-    "bool": "uint8_t", "float16": "uint16_t", "float32": "float", "float64": "double",
-    "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
-    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
-}  # fmt: skip
-"""C type of an argument by its NumPy dtype name."""
 
 _COMMON_SOURCES = ("startup.c", "runtime.c", "text.c", "stack.c", "protocol.c")
 
@@ -66,13 +58,9 @@ def render(interface: Interface, board: Board, out_directory: Path) -> None:
         "board": board,
         "mark_count": 1 + sum(len(entry.node_names) + 1 for entry in interface.entry_points),
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resources.directory("templates") / "firmware"),
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
     out_directory.mkdir(parents=True, exist_ok=True)
     for name in ("main.c", "board.h", "link.ld"):
-        text = environment.get_template(name + ".j2").render(values)
+        text = fill(f"firmware/{name}.j2", **values)
         (out_directory / name).write_text(text, encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeny_embed.deploy import declarations, firmware, toolchain
+from teeny_embed.deploy import declarations, toolchain
 from teeny_embed.deploy.runner import (
     Array,
     ClosingContext,
@@ -22,6 +22,7 @@ from teeny_embed.deploy.runner import (
     state_into_bytes,
 )
 from teeny_embed.emit_c.interface import EntryPoint, Interface
+from teeny_embed.emit_c.literals import C_TYPES
 from teeny_embed.errors import DeviceError, ToolError
 
 ALIGNMENT_BYTES = 64
@@ -134,13 +135,13 @@ def _functions(
 def _check_parameters(model: str, entry: EntryPoint, declared: declarations.Declarations) -> None:
     symbol = f"{model}_{entry.name}"
     found = declared.functions.get(symbol, ())[1:]  # after the context
-    expected = [(firmware.C_TYPES[a.dtype], not a.by_value) for a in entry.arguments]
+    expected = [(C_TYPES[a.dtype], not a.by_value) for a in entry.arguments]
     if [(_c_type(p.scalar), p.by_address) for p in found] != expected:
         raise ToolError(f"{symbol} has other parameters than its interface", where=f"{model}.h")
 
 
 def _c_type(scalar: Any) -> str:
-    return firmware.C_TYPES[np.dtype(scalar).name] if scalar else "void"
+    return C_TYPES[np.dtype(scalar).name] if scalar else "void"
 
 
 def _arguments(entry: EntryPoint, arrays: Mapping[str, Array]) -> list[Any]:

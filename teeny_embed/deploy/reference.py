@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from teeny_embed.deploy.runner import Array, ClosingContext
+from teeny_embed.deploy.status import ERR_ARGUMENT, ERR_NONFINITE, ERR_RANGE, ERR_STATE, OK
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.names import argument_names
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.lower import VariableBuffers, environment, lower
 from teeny_embed.graph.node import Graph, Variable
 from teeny_embed.graph.step import BufferCheck, Schedule
-
-OK, ERR_ARGUMENT, ERR_STATE, ERR_RANGE, ERR_NONFINITE = 0, -1, -4, -5, -6
 
 
 class ReferenceRunner(ClosingContext):

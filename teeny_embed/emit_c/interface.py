@@ -45,7 +45,7 @@ class StateField:
     """One named tensor of the state, row-major at `offset_bytes` from the start of the state."""
 
     name: str
-    """Logical path, such as "net/0/weight" or "net/0/weight.momentum"."""
+    """Logical path, such as "conv0.weight" or "conv0.weight.momentum"."""
     dtype: str
     shape: tuple[int, ...]
     offset_bytes: int

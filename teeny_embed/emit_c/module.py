@@ -326,8 +326,9 @@ def _node_name(step: Step, entry: EntryPlan) -> str:
 
 
 def _short_name(buffer: Buffer) -> str:
-    if buffer.kind == "activation":
-        return layer_name(buffer.name)
+    """What a buffer is called inside a function: alike for an output and for the same value in the arena."""
+    if buffer.kind in ("activation", "output"):
+        return layer_name(buffer.origin or buffer.name)
     if buffer.kind == "variable":
-        return buffer.name.rpartition("/")[2].partition(".")[2] or buffer.name
+        return buffer.name.partition(".")[2] or buffer.name
     return buffer.name

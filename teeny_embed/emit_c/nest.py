@@ -49,9 +49,9 @@ class Segment:
 
 def segments(step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str]) -> tuple[Segment, ...]:
     """All parts of the output space, in order."""
-    sizes = dict(step.dims)
-    parts = [_ranges(step, choice, d, sizes[d]) for d in choice.loops]
-    combinations = (dict(zip(choice.loops, c, strict=True)) for c in itertools.product(*parts))
+    parts = [_ranges(step, choice, d, extent) for d, extent in step.dims]
+    names = [d for d, _ in step.dims]
+    combinations = (dict(zip(names, c, strict=True)) for c in itertools.product(*parts))
     return tuple(_Builder(step, choice, module, pointers, c).segment() for c in combinations)
 
 

@@ -74,12 +74,12 @@ class _Chains:
 
 def _constant_operand(node: Node) -> tuple[Node | None, Array | None]:
     """(other operand, constant per channel) of one operation of a chain."""
-    if node.op.name not in _FOLDED or node.type.dtype != "float32":
+    if node.op.name not in _FOLDED or node.type.dtype != "float32" or node.type.rank == 0:
         return None, None
     a, b = node.inputs
     if a.op is CONSTANT and node.op.name in ("add", "multiply"):
         a, b = b, a
-    return (a, _per_channel(b, node)) if a.type == node.type else (None, None)
+    return (a, _per_channel(b, node.type.shape[-1])) if a.type == node.type else (None, None)
 
 
 def _split(node: Node) -> tuple[Node | None, Array | None]:
@@ -93,10 +93,9 @@ def _split(node: Node) -> tuple[Node | None, Array | None]:
     return contraction, -shift if node.op.name == "subtract" else shift
 
 
-def _per_channel(node: Node, of: Node) -> Array | None:
-    """A constant as [channels of `of`], if it is the same for all samples and positions."""
-    channels = of.type.shape[-1]
-    if node.op is not CONSTANT or node.type.count not in (1, node.type.shape[-1] if node.type.shape else 1):
+def _per_channel(node: Node, channels: int) -> Array | None:
+    """A constant as [channels], if it is the same for all samples and positions."""
+    last = node.type.shape[-1] if node.type.shape else 1
+    if node.op is not CONSTANT or node.type.count != last or last not in (1, channels):
         return None
     return np.broadcast_to(node.attributes["value"].reshape(-1), (channels,))
-

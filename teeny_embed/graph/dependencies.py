@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from teeny_embed.graph.step import Buffer, Schedule, Step
 
@@ -78,21 +78,21 @@ class Dependencies:
         """Whether one must come after the other."""
         return self.precedes(a, b) or self.precedes(b, a)
 
-    def ordered(self) -> list[Step]:
-        """All steps in an order that holds; the given order where there is a choice."""
+    def ordered(self, cost: Callable[[Step], float] = lambda step: 0.0) -> Iterator[Step]:
+        """All steps in an order that holds: of those that may run the cheapest next, ties as given."""
         waiting = dict.fromkeys(self.rank, 0)
         for step in self.rank:
             for following in set(self.successors(step)):
                 waiting[following] += 1
-        ready = sorted((step for step, n in waiting.items() if n == 0), key=self.rank.__getitem__)
-        done: list[Step] = []
+        ready = [step for step, n in waiting.items() if n == 0]
+        done = 0
         while ready:
-            step = ready.pop(0)
-            done.append(step)
+            step = min(ready, key=lambda candidate: (cost(candidate), self.rank[candidate]))
+            ready.remove(step)
+            done += 1
+            yield step
             for following in set(self.successors(step)):
                 waiting[following] -= 1
                 if waiting[following] == 0:
                     ready.append(following)
-            ready.sort(key=self.rank.__getitem__)
-        assert len(done) == len(self.rank), "steps depend on each other in a circle"
-        return done
+        assert done == len(self.rank), "steps depend on each other in a circle"

@@ -37,7 +37,7 @@ def fuse(schedule: Schedule) -> Schedule:
     changed = True
     while changed:
         changed = any([_epilogues(work), _siblings(work), _prologues(work)])
-    return replace(schedule, steps=tuple(map(coalesce, work.ordered())))
+    return replace(schedule, steps=tuple(coalesce(step) for step in work.ordered()))
 
 
 # ---- Epilogue ------------------------------------------------------------------------------------------

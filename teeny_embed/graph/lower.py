@@ -114,7 +114,7 @@ class _Lowering:
         buffer = self._whole_buffer(node, name)
         if buffer.kind != "activation":
             buffer = self._copy(node, name)
-        buffer.kind, buffer.name = "output", name
+        buffer.kind, buffer.name, buffer.origin = "output", name, buffer.name
         if buffer.type.shape != node.type.shape:
             buffer.type = node.type
         return buffer

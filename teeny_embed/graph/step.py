@@ -39,6 +39,8 @@ class Buffer:
     kind: str
     value: npt.NDArray[Any] | None = None
     variable: Variable | None = None
+    origin: str = ""
+    """Path of the node that an output was computed by; its name is what the caller knows."""
 
     def __repr__(self) -> str:
         return f"{self.name}:{self.type}"

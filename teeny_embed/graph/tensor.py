@@ -115,6 +115,17 @@ class Tensor:
     def __ge__(self, other: Any) -> Tensor:
         return binary("greater_equal", self, other)
 
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return binary("equal", self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return binary("not_equal", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
     def __getitem__(self, key: Any) -> Tensor:
         return slice_by_key(self, key)
 

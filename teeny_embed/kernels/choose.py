@@ -15,19 +15,17 @@ from teeny_embed.target import Target
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel for one step.
+    """A kernel for one step: the name of its template, and what that is told.
 
-    `loops` is the order of the output loops, `tile` how many neighbouring outputs of a dim are computed
-    together, each in an accumulator of its own. Blocking over outputs changes no bit.
+    `tile` is how many neighbouring outputs of a dim are computed together, each in an accumulator of its
+    own, which changes no bit. `vector` puts one dim in lanes.
     """
 
     kernel: str
-    loops: tuple[str, ...]
     tile: Mapping[str, int] = field(default_factory=dict)
     vector: Vector | None = None
     scatter: Scatter | None = None
     lanes: int = 1
-    scratch_bytes: int = 0
 
 
 def prepare(schedule: Schedule, target: Target) -> Schedule:
@@ -37,12 +35,12 @@ def prepare(schedule: Schedule, target: Target) -> Schedule:
 
 def choose(step: Step, target: Target) -> Choice:
     """The kernel for `step` on `target`."""
-    loops = tuple(d for d, _ in step.dims)
     scatter = scatter_of(step, target)
     if scatter is not None and step.outputs[0].value is step.folds[0].accumulator:
-        return Choice("scatter", loops, scatter=scatter, lanes=target.vector_bytes // 4)
-    if target.vector_bytes:
-        found = vector_of(step, target)
-        vector, tile = found if found else (None, choose_tile(step, target) if step.folds else {})
-        return Choice("nest", loops, tile, vector)
-    return Choice("nest", loops, choose_tile(step, target))
+        return Choice("scatter", scatter=scatter, lanes=target.vector_bytes // 4)
+    if target.vector_bytes and not step.folds:
+        return Choice("nest")  # the compiler makes vectors of maps
+    vector = vector_of(step, target)
+    if vector is not None:
+        return Choice("nest", tile=vector[1], vector=vector[0])
+    return Choice("nest", choose_tile(step, target))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from teeny_embed.errors import PlanError
 from teeny_embed.graph.step import Buffer, Schedule, Step
-from teeny_embed.graph.types import TensorType
 from teeny_embed.planner import problem as placing
 from teeny_embed.planner.order import orders
 from teeny_embed.planner.placement import place
 from teeny_embed.planner.problem import ARENA, Placement, Problem
 from teeny_embed.planner.storage import share
 from teeny_embed.planner.validate import check
-
-ScratchBytes = Callable[[Step], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +22,6 @@ class EntryPlan:
     schedule: Schedule
     storage: Mapping[Buffer, Buffer]
     offsets: Mapping[Buffer, int]
-    scratch: Mapping[Step, Buffer]
     problem: Problem
     placement: Placement
     names: Mapping[Buffer, str]
@@ -55,62 +51,43 @@ class Plan:
         return max((e.lower_bound_bytes for e in self.entries), default=0)
 
 
-def plan(
-    schedules: Sequence[Schedule],
-    scratch_bytes: ScratchBytes = lambda step: 0,
-    capacity_bytes: int | None = None,
-    alignment: int = 4,
-) -> Plan:
-    """The best plan that the greedy orders and placements give, validated. PlanError if it does not fit."""
-    return Plan(tuple(_plan_entry(s, scratch_bytes, capacity_bytes, alignment) for s in schedules))
+def plan(schedules: Sequence[Schedule]) -> Plan:
+    """The best plan that the greedy orders and placements give, validated."""
+    return Plan(tuple(map(_plan_entry, schedules)))
 
 
-def _plan_entry(
-    schedule: Schedule, scratch_bytes: ScratchBytes, capacity_bytes: int | None, alignment: int
-) -> EntryPlan:
-    found = []
-    for steps in orders(schedule):
-        candidate = _place(replace(schedule, steps=steps), scratch_bytes, None, alignment)
-        found.append(candidate)
-    best = min(found, key=lambda c: c.arena_bytes)
-    if capacity_bytes is not None and best.arena_bytes > capacity_bytes:
-        best = _place(best.schedule, scratch_bytes, capacity_bytes, alignment)
+def _plan_entry(schedule: Schedule) -> EntryPlan:
+    found = [_place(replace(schedule, steps=steps)) for steps in orders(schedule)]
+    best = min(found, key=lambda candidate: candidate.arena_bytes)
     check(best.problem, best.placement)
     _check_versions(best)
     return best
 
 
-def _place(
-    schedule: Schedule, scratch_bytes: ScratchBytes, capacity_bytes: int | None, alignment: int
-) -> EntryPlan:
+def _place(schedule: Schedule) -> EntryPlan:
     storage = share(schedule, schedule.steps)
-    scratch = {
-        step: Buffer(f"scratch{i}", TensorType((scratch_bytes(step),), "uint8"), "activation")
-        for i, step in enumerate(schedule.steps)
-        if scratch_bytes(step)
-    }
-    lifetimes = _lifetimes(schedule.steps, storage, scratch)
+    lifetimes = _lifetimes(schedule.steps, storage)
     names = _unique_names(list(lifetimes))
     buffers = tuple(
-        placing.Buffer(names[root], root.type.size_bytes, lower, upper, alignment)
+        placing.Buffer(names[root], root.type.size_bytes, lower, upper, _alignment(root))
         for root, (lower, upper) in lifetimes.items()
     )
-    problem = Problem(buffers, {ARENA: capacity_bytes})
+    problem = Problem(buffers)
     placement = place(problem)
     offsets = {root: placement.offsets[names[root]] for root in lifetimes}
-    return EntryPlan(schedule, storage, offsets, scratch, problem, placement, names)
+    return EntryPlan(schedule, storage, offsets, problem, placement, names)
 
 
-def _lifetimes(
-    steps: Sequence[Step], storage: Mapping[Buffer, Buffer], scratch: Mapping[Step, Buffer]
-) -> dict[Buffer, tuple[int, int]]:
+def _alignment(buffer: Buffer) -> int:
+    """Bytes: that of the element, and at least a word."""
+    return max(4, buffer.type.size_bytes // buffer.type.count)
+
+
+def _lifetimes(steps: Sequence[Step], storage: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
     """[first step, last step + 1) of every storage that lies in the arena."""
     found: dict[Buffer, tuple[int, int]] = {}
     for i, step in enumerate(steps):
-        touched = [storage[b] for b in (*step.buffers_written(), *step.buffers_read())]
-        if step in scratch:
-            touched.append(scratch[step])
-        for root in touched:
+        for root in (storage[b] for b in (*step.buffers_written(), *step.buffers_read())):
             if root.kind == "activation":
                 found[root] = (found.get(root, (i, i))[0], i + 1)
     return found

@@ -106,14 +106,14 @@ elementwise("sign", "-1, 0 or 1; NaN stays NaN", lambda x: _sign(x), NOT_DIFFERE
 elementwise(
     "maximum",
     "the larger; NaN if either is",
-    lambda a, b: s.select(_replaces(s.less, a, b), b, a),
+    lambda a, b: _first_unless(s.less_equal(b, a), a, b),
     lambda g, ans, a, b: (where(a < b, 0.0, g), where(a < b, g, 0.0)),
     operand_count=2,
 )
 elementwise(
     "minimum",
     "the smaller; NaN if either is",
-    lambda a, b: s.select(_replaces(s.greater, a, b), b, a),
+    lambda a, b: _first_unless(s.less_equal(a, b), a, b),
     lambda g, ans, a, b: (where(b < a, 0.0, g), where(b < a, g, 0.0)),
     operand_count=2,
 )
@@ -134,10 +134,10 @@ def _below_zero(x: Scalar) -> Scalar:
     return s.const(False, "bool") if x.dtype.startswith("uint") else s.less(x, 0)
 
 
-def _replaces(compare: Callable[..., Scalar], a: Scalar, b: Scalar) -> Scalar:
-    """Whether b is taken instead of a: by comparison, or because b is NaN."""
-    taken = compare(a, b)
-    return s.logical_or(taken, s.is_nan(b)) if b.dtype.startswith("float") else taken
+def _first_unless(kept: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    """a where it is kept or NaN, else b; a comparison with a NaN keeps nothing."""
+    chosen = s.select(kept, a, b)
+    return s.select(s.is_nan(a), a, chosen) if a.dtype.startswith("float") else chosen
 
 
 # ---- Comparison and choice ----------------------------------------------------------------------------

@@ -270,7 +270,7 @@ def _take_grad_form(g: TensorType, index: TensorType, extent: int) -> Form:
         s.var("acc", g.dtype),
         {"index": Operand(1, tuple(map(dim, folds))), "g": Operand(0, tuple(map(dim, (*folds, *rest))))},
         [sum_fold("acc", s.var("g", g.dtype), absent)],
-        [folds],
+        [{"p0": folds["p0"]}, {p: e for p, e in folds.items() if p != "p0"}] if folds else [{}],
     )
 
 

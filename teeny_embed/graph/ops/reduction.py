@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from teeny_embed.errors import ShapeError
+from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
@@ -65,11 +65,13 @@ def _max_type(x: TensorType, axes: Any, keepdims: bool) -> TensorType:
 
 def _sum_form(x: TensorType, axes: Any, keepdims: bool, order: str) -> Form:
     gone = normalized(axes, x.rank)
-    two_level = order == "two_level" or (not order and 0 in gone and (x.rank > 1 or len(gone) == x.rank))
+    if order == "two_level" and 0 not in gone:
+        raise AttributeValueError("sum: order two_level without axis 0", hint="axis 0 runs over the samples")
+    two_level = order == "two_level" or (not order and 0 in gone)
     folded = {f"r{a}": x.shape[a] for a in gone}
     term, value = sum_fold("acc", s.var("x", x.dtype)), s.var("acc", x.dtype)
     if not x.is_float or two_level or prod(folded.values()) <= BLOCK:
-        split = x.is_float and two_level and 0 in gone
+        split = x.is_float and two_level
         levels = [{"r0": folded.pop("r0")}, folded] if split else [folded]
         return Form(_kept(x, gone), value, {"x": Operand(0, _point(x, gone))}, [term], levels)
     shape, index, count = _blocked(x, gone)

@@ -213,7 +213,8 @@ def main() -> None:
     print(json.dumps([asdict(each) for each in found], indent=1) if options.json else text(found))
     if options.write:
         gcc = toolchain.run("gcc", ["-dumpfullversion"]).strip()
-        heading = f"gcc {gcc}, `{' '.join(FLAGS)} -ffp-contract=off`; torch {torch.__version__.split('+')[0]}:"
+        version = torch.__version__.split("+")[0]
+        heading = f"gcc {gcc}, `{' '.join(FLAGS)} -ffp-contract=off`; torch {version}:"
         write_section(DOCUMENT, "host_training", f"{heading}\n\n{text(found)}")
 
 

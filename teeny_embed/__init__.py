@@ -60,11 +60,19 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> Any:
     """Loads a public name when it is first used: importing the package stays cheap."""
-    if name not in _HOME:
+    if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module("teeny_embed.graph.ops")  # fills the registry
-    globals()[name] = value = getattr(import_module(_HOME[name]), name)
+    value = getattr(import_module(_HOME[name]), name) if name in _HOME else _operator(name)
+    globals()[name] = value
     return value
+
+
+def _operator(name: str) -> Any:
+    """Every operator is a function of its name: `te.exp(x)`, `te.concat(a, b, axis=-1)`."""
+    registry = import_module("teeny_embed.graph.op").REGISTRY
+    if name not in registry or registry[name].leaf:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("teeny_embed.graph.tensor").operator(name)
 
 
 def __dir__() -> list[str]:

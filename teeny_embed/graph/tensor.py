@@ -153,6 +153,17 @@ def call(name: str, *operands: Tensor, **attributes: Any) -> Tensor:
     return Tensor(make_node(REGISTRY[name], tuple(o.node for o in operands), attributes))
 
 
+def operator(name: str) -> Callable[..., Tensor]:
+    """The operator as a function of Tensors, Variables, arrays and numbers: operator("exp")(x)."""
+    op = REGISTRY[name]
+
+    def record(*operands: Any, **attributes: Any) -> Tensor:
+        return call(name, *map(as_tensor, operands), **attributes)
+
+    record.__name__, record.__doc__ = name, op.summary
+    return record
+
+
 def constant(value: Any, dtype: str | None = None, name: str = "") -> Tensor:
     """A tensor known at build time."""
     array = np.array(value, dtype=dtype)

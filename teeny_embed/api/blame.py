@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from teeny_embed.api.building import Build
-from teeny_embed.api.running import HOST_FLAGS, open_runner
+from teeny_embed.api.running import host_flags, open_runner
 from teeny_embed.deploy.runner import Array
 from teeny_embed.graph.evaluate import Environment, run_step
 from teeny_embed.graph.lower import environment
@@ -79,7 +79,11 @@ def first_differing_node(
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
         header = Path(folder) / "te_blame.h"
         header.write_text(_header(build, plan, inputs, state))
-        checked = (*(HOST_FLAGS if flags is None and on == "host" else flags or ()), "-include", str(header))
+        checked = (
+            *(host_flags(build) if flags is None and on == "host" else flags or ()),
+            "-include",
+            str(header),
+        )
         with open_runner(build, on, compiler, checked) as device:
             device.write_state(state)
             status, _ = device.call(entry, inputs)

@@ -19,7 +19,7 @@ from teeny_embed.deploy.status import MEANINGS, OK
 from teeny_embed.deploy.toolchain import board_of, build_firmware
 from teeny_embed.errors import DataError
 
-HOST_FLAGS = ("-O2",)
+_DEVICE_BUILD_FLAGS = ("-O2",)  # for the C of a device, which has no flags of its own here
 PLACES = ("numpy", "host", "qemu")
 
 @contextmanager
@@ -41,11 +41,18 @@ def open_runner(
         yield runner
 
 
+def host_flags(build: Build) -> tuple[str, ...]:
+    """How this machine compiles `build`: as its target says if that is the host."""
+    if build.target.board is None:
+        return (build.target.optimize, *build.target.flags)
+    return _DEVICE_BUILD_FLAGS
+
+
 def _runner(build: Build, on: str, folder: Path, compiler: str | None, flags: Sequence[str] | None) -> Runner:
     if on == "numpy":
         return ReferenceRunner(build.interface, build.program.entry_points)
     if on == "host":
-        options = HOST_FLAGS if flags is None else flags
+        options = host_flags(build) if flags is None else flags
         return HostLibrary(build.interface, build.directory, compiler or "gcc", options)
     board = board_of(build.target)
     elf = build_firmware(

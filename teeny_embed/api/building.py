@@ -21,7 +21,7 @@ from teeny_embed.errors import DataError, PlanError
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import VariableBuffers, lower
 from teeny_embed.kernels.choose import choose, prepare
-from teeny_embed.planner.plan import Plan, plan
+from teeny_embed.planner.plan import EntryPlan, Plan, plan
 from teeny_embed.planner.report import memory_map
 from teeny_embed.target import Target
 
@@ -71,7 +71,7 @@ def build(
     _check_fit(found, planned, module)
     identity = _identity(program, found)
     files = render(module, identity)
-    files["manifest.json"] = _manifest(program, planned, module, identity, seeds(program, drawn))
+    files["manifest.json"] = _manifest(program, found, planned, module, identity, seeds(program, drawn))
     directory = Path(out) if out is not None else Path("build") / program.name
     _write(directory, files)
     return Build(program, found, planned, module, directory)
@@ -115,7 +115,12 @@ def _identity(program: Program, target: Target) -> Identity:
 
 
 def _manifest(
-    program: Program, planned: Plan, module: Module, identity: Identity, seeds: Mapping[str, Any]
+    program: Program,
+    target: Target,
+    planned: Plan,
+    module: Module,
+    identity: Identity,
+    seeds: Mapping[str, Any],
 ) -> str:
     """Everything that identifies and measures a build. No date, user or path: equal input, equal bytes."""
     content: dict[str, Any] = {
@@ -123,7 +128,8 @@ def _manifest(
         "abi_version": 1,
         "graph_hash": identity.graph_hash,
         "weights_hash": identity.weights_hash,
-        "target": identity.target,
+        "target": target.name,
+        "flags": [target.optimize, *target.flags],
         "float": "exact",
         "canonicalizations": list(program.changes),
         "seeds": seeds,
@@ -132,9 +138,28 @@ def _manifest(
         "arena_lower_bound_bytes": planned.lower_bound_bytes,
         "state_bytes": module.interface.state_bytes,
         "constant_bytes": module.constant_bytes,
+        "memory": {entry.schedule.name: _memory(entry) for entry in planned.entries},
         "nodes": [_node_row(node) for node in module.nodes],
     }
     return json.dumps(content, indent=1) + "\n"
+
+
+def _memory(entry: EntryPlan) -> dict[str, Any]:
+    """Bytes of one entry point, and its buffers with lifetimes [lower, upper) in nodes."""
+    return {
+        "arena_bytes": entry.arena_bytes,
+        "arena_lower_bound_bytes": entry.lower_bound_bytes,
+        "buffers": [
+            {
+                "name": buffer.name,
+                "offset": entry.placement.offsets[buffer.name],
+                "size_bytes": buffer.size_bytes,
+                "lower": buffer.lower,
+                "upper": buffer.upper,
+            }
+            for buffer in entry.problem.buffers
+        ],
+    }
 
 
 def _node_row(node: NodeFunction) -> dict[str, Any]:

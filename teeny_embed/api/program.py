@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from teeny_embed.emit_c.names import identifier
-from teeny_embed.errors import DataError, GraphError
+from teeny_embed.errors import DataError, DTypeError, GraphError
 from teeny_embed.graph.canonicalize import canonicalize, freeze
 from teeny_embed.graph.deferred import DeferredGraph, UnboundInput
-from teeny_embed.graph.node import CONSTANT, Graph, Variable, print_graph
+from teeny_embed.graph.node import CONSTANT, Graph, Variable, locating, print_graph
 from teeny_embed.graph.node import verify as verify_graph
+from teeny_embed.graph.types import TensorType
 
 RESERVED = frozenset({"init", "reset", "save", "load", "check", "selftest"})
 """Names that every module uses itself."""
@@ -25,7 +27,9 @@ class Program:
     """
 
     def __init__(self, name: str, **entry_points: Graph | DeferredGraph) -> None:
-        _check_names(name, list(entry_points))
+        with locating(f"program {name!r}"):
+            _check_names(name, list(entry_points))
+            _check_graphs(entry_points)
         self.name = name
         self._given = dict(entry_points)
         self._reference: dict[str, Graph] = {}
@@ -36,6 +40,8 @@ class Program:
         """Parameters that no entry point assigns become constants, with the values that they have now."""
         traced = self._traced()
         assigned = {variable for graph in traced.values() for variable, _ in graph.assigns}
+        with locating(f"program {self.name!r}"):
+            _check_variables(assigned)
         self._reference = {
             entry: canonicalize(freeze(verify_graph(graph), assigned)) for entry, graph in traced.items()
         }
@@ -93,12 +99,13 @@ class Program:
         Others keep their values. Raises DataError.
         """
         variables = {variable.name: variable for variable in self.variables()}
-        if unknown := [name for name in values if name not in variables]:
-            hint = "it has " + ", ".join(variables)
-            raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint=hint)
-        for name, value in values.items():
-            variables[name].set(value)
-            variables[name].start_from(variables[name].value)
+        with locating("load"):
+            if unknown := [name for name in values if name not in variables]:
+                hint = "it has " + ", ".join(variables)
+                raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint=hint)
+            for name, value in values.items():
+                variables[name].set(value)
+                variables[name].start_from(variables[name].value)
         self._canonicalize()
 
     def text(self) -> str:
@@ -109,11 +116,32 @@ class Program:
 def _check_names(name: str, entries: list[str]) -> None:
     if identifier(name) != name or name != name.lower():
         hint = f"try {identifier(name.lower())!r}"
-        raise GraphError(f"program name {name!r} is no lower-case C identifier", hint=hint)
+        raise GraphError("the name is no lower-case C identifier", hint=hint)
     if not entries:
-        raise GraphError(f"program {name} has no entry points", hint="Program(name, infer=te.trace(net, x))")
+        raise GraphError("it has no entry points", hint="te.Program(name, infer=te.trace(net, x))")
     if reserved := sorted(RESERVED & set(entries)):
-        raise GraphError(f"entry point {reserved[0]!r} is a name that every module uses itself")
+        hint = "call it infer, train_step, evaluate or what it does"
+        raise GraphError(f"entry point {reserved[0]!r} is a name that every module uses itself", hint=hint)
+
+
+def _check_graphs(entry_points: Mapping[str, Any]) -> None:
+    """Entry points are graphs, whose inputs C can pass."""
+    for entry, graph in entry_points.items():
+        if not isinstance(graph, Graph | DeferredGraph):
+            hint = f"{entry}=te.trace(net, te.input(...))"
+            raise GraphError(f"entry point {entry!r} is a {type(graph).__name__}, no graph", hint=hint)
+        for name, node in graph.inputs if isinstance(graph, Graph) else ():
+            if node.type == TensorType((), "float16"):
+                hint = "C has no such type: give it the shape (1,)"
+                raise DTypeError(f"input {name!r} of rank 0 is float16", node.where, hint)
+
+
+def _check_variables(variables: Collection[Variable]) -> None:
+    """What is kept on the device is told apart by name."""
+    names = [variable.name for variable in variables]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        hint = "put the nets into one Module, whose attributes give them other names"
+        raise GraphError(f"two variables are called {repeated[0]!r}", hint=hint)
 
 
 def check_finite(program: Program) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from teeny_embed.errors import GraphError, ShapeError
-from teeny_embed.graph.node import Node, Variable, on_behalf_of, topological
+from teeny_embed.graph.node import Node, Variable, on_behalf_of, topological, user_line
 from teeny_embed.graph.op import _NotDifferentiable
 from teeny_embed.graph.tensor import Tensor, call, constant, read
 
@@ -23,9 +23,8 @@ def grad(output: Tensor, wrt: Sequence[Tensor | Variable], seed: Tensor | None =
     """
     if seed is None:
         if output.shape != ():
-            raise ShapeError(
-                f"grad: the output is {output.type}, expected rank 0", hint="take a mean or a sum"
-            )
+            message = f"grad: the output is {output.type}, expected rank 0"
+            raise ShapeError(message, user_line(), "take a mean or a sum, or give a seed")
         seed = constant(1.0, output.dtype)
     targets = [read(v) if isinstance(v, Variable) else v for v in wrt]
     cotangents = _backward(output.node, seed, [t.node for t in targets])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from teeny_embed.autograd.reverse import grad
-from teeny_embed.errors import GraphError
+from teeny_embed.errors import GraphError, ShapeError
 from teeny_embed.graph.canonicalize import simplify_forward
 from teeny_embed.graph.deferred import DeferredGraph
-from teeny_embed.graph.node import VARIABLE, Graph, Variable, name_scope, topological
+from teeny_embed.graph.node import VARIABLE, Graph, Variable, locating, name_scope, topological
 from teeny_embed.graph.tensor import Tensor, check, input, trace
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -55,14 +56,36 @@ def train_step(
             prediction = net(*data)
             with name_scope("loss"):
                 value = loss(prediction, target)
+        with locating("train_step"):
+            _check_loss(value)
         value = simplify_forward(value)
         check("finite", value)
-        parameters = trainable(value)
+        with locating("train_step"):
+            parameters = trainable(value)
         gradients: Sequence[Tensor] = grad(value, parameters)
         optimizer(parameters, clip(gradients) if clip else gradients, rate)
         return {"loss": value}
 
+    with locating("train_step"):
+        _check_arguments(net, loss, optimizer, inputs)
     return trace(step, *inputs, input("learning_rate", ()))
+
+
+def _check_arguments(net: Any, loss: Any, optimizer: Any, inputs: Sequence[Any]) -> None:
+    for name, value in (("net", net), ("loss", loss), ("optimizer", optimizer)):
+        if not callable(value) or isinstance(value, type):
+            made = f"a class: make one, {value.__name__}()" if isinstance(value, type) else f"{value!r}"
+            hint = "train_step(net, nn.cross_entropy, nn.SGD(), image, label)"
+            raise GraphError(f"the {name} is {made}", hint=hint)
+    if len(inputs) < 2:
+        hint = "give the inputs of the net, then the target"
+        raise GraphError(f"{len(inputs)} inputs are too few", hint=hint)
+
+
+def _check_loss(value: Any) -> None:
+    if not isinstance(value, Tensor) or value.shape != () or value.dtype != "float32":
+        found = value.type if isinstance(value, Tensor) else repr(value)
+        raise ShapeError(f"the loss is {found}, expected float32[]", hint="take the mean: loss(...).mean()")
 
 
 def trainable(value: Tensor) -> list[Variable]:
@@ -70,5 +93,6 @@ def trainable(value: Tensor) -> list[Variable]:
     read = [n.attributes["variable"] for n in topological((value.node,)) if n.op is VARIABLE]
     found = [v for v in dict.fromkeys(read) if v.kind == "parameter" and v.trainable]
     if not found:
-        raise GraphError("train_step: the loss depends on no trainable parameter")
+        hint = "they are frozen, or the net has none"
+        raise GraphError("the loss depends on no trainable parameter", hint=hint)
     return found

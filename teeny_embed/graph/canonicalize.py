@@ -23,8 +23,9 @@ from teeny_embed.graph.node import (
     rebuild,
     verify,
 )
+from teeny_embed.graph.recording import current_recording
 from teeny_embed.graph.rewrite import Visit, expand_composites, transform, transform_nodes
-from teeny_embed.graph.tensor import Tensor, constant, current_recording
+from teeny_embed.graph.tensor import Tensor, constant
 
 _FOLD_LIMIT = 1 << 16  # elements of a constant worth folding
 

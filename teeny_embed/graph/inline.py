@@ -9,7 +9,8 @@ import numpy as np
 
 from teeny_embed.errors import GraphError, ShapeError
 from teeny_embed.graph.node import CONSTANT, INPUT, VARIABLE, Graph, Node, copied, locating
-from teeny_embed.graph.tensor import Tensor, as_tensor, assign, check, constant, current_recording, read
+from teeny_embed.graph.recording import current_recording
+from teeny_embed.graph.tensor import Tensor, as_tensor, assign, check, constant, read
 
 
 def inline(graph: Graph, inputs: Sequence[Any]) -> Tensor | dict[str, Tensor]:

@@ -54,6 +54,8 @@ class Variable:
     def start_from(self, value: Any, draw: UniformDraw | None = None) -> None:
         """Makes `value` the initial and the current value; `draw` says how it was drawn, if it was."""
         self.value = np.array(value, order="C")
+        with locating(f"variable {self.name!r}"):
+            TensorType(self.value.shape, self.value.dtype.name)
         self.initial = self.value.copy()
         self.draw = draw
         self.version += 1
@@ -64,9 +66,15 @@ class Variable:
 
     def set(self, value: Any) -> None:
         """Replace the current value; realised tensors that depend on it are computed anew when asked."""
-        array = np.array(value, dtype=self.value.dtype)
+        try:
+            array = np.array(value, dtype=self.value.dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            hint = f"give an array of {self.value.dtype}"
+            raise DataError(f"the value for {self.name!r} is no array: {error}", hint=hint) from None
         if array.shape != self.value.shape:
-            raise DataError(f"value of shape {array.shape} for {self.name} of shape {self.value.shape}")
+            hint = "transpose or reshape it: filters are OHWI, weights [outputs, inputs]"
+            shapes = f"{list(array.shape)} for {self.name!r} of shape {list(self.value.shape)}"
+            raise DataError(f"value of shape {shapes}", hint=hint)
         self.value = array
         self.version += 1
 
@@ -102,7 +110,7 @@ VARIABLE = register(
 
 _serial = itertools.count()
 _scope: ContextVar[tuple[str, ...]] = ContextVar("scope", default=())
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = __name__.partition(".")[0]
 
 
 @contextmanager
@@ -123,7 +131,7 @@ def scoped(name: str) -> str:
 def user_line() -> str:
     """ "file.py:line" of the nearest frame outside this package, or what `called_from` says."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         if frame.f_code is called_from.__code__:
             return str(frame.f_locals["where"])
         if frame.f_back is None:
@@ -170,6 +178,7 @@ def make_node(op: Op, inputs: tuple[Node, ...], attributes: Mapping[str, Any], n
     origin = _origin.get()
     path, where = origin or (name or scoped(op.name), user_line())
     with locating(f"{op.name} ({path})", where):
+        op.check_operands(len(inputs))
         bound = dict(attributes) if op.leaf else op.bind(attributes)
         inferred = op.infer(*(i.type for i in inputs), **bound)
     return Node(op, inputs, bound, inferred, path, where, next(_serial))
@@ -261,7 +270,8 @@ def verify(graph: Graph) -> Graph:
     declared = {n for _, n in graph.inputs}
     for node in graph.nodes():
         if node.op is INPUT and node not in declared:
-            raise GraphError(f"{node.name} is used but is not an input of this graph", node.where)
+            hint = "give it to te.trace or te.train_step, in the order of the function's arguments"
+            raise GraphError(f"{node.name!r} is used but is not an input of this graph", node.where, hint)
         if not node.op.leaf and node.op.infer(*(i.type for i in node.inputs), **node.attributes) != node.type:
             raise GraphError(f"{node!r}: type differs from what {node.op.name} infers", node.where)
     for variable, node in graph.assigns:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
+from operator import index
 from typing import TYPE_CHECKING, Any
 
-from teeny_embed.errors import AttributeValueError
+from teeny_embed.errors import AttributeValueError, GraphError
 from teeny_embed.graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -37,6 +40,11 @@ class Attribute:
     default: Any = None
     required: bool = False
     check: Callable[[Any], Any] = field(default=lambda value: value)
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    """For `Attribute.check`: a tuple of integers."""
+    return tuple(map(index, value))
 
 
 @dataclass(frozen=True)
@@ -77,27 +85,40 @@ class Op:
         meanings = [self.scalar, self.form, self.view, self.composite, self.leaf or None]
         assert sum(m is not None for m in meanings) == 1, f"{self.name}: exactly one meaning"
 
+    @cached_property
+    def operand_count(self) -> int | None:
+        """How many operands it takes; None for any number from 1."""
+        meaning = self.scalar or self.form or self.composite
+        if meaning is None:
+            return 0 if self.leaf else 1
+        parameters = getattr(meaning, "parameters", None) or signature(meaning).parameters.values()
+        if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters if isinstance(p, Parameter)):
+            return None
+        return sum(getattr(p, "name", "") not in self.attributes for p in parameters)
+
+    def check_operands(self, count: int) -> None:
+        """Raises GraphError for a wrong number of operands."""
+        if count != self.operand_count and (self.operand_count is not None or count == 0):
+            expected = "at least 1" if self.operand_count is None else self.operand_count
+            raise GraphError(f"{count} operands, expected {expected}", hint=self.summary)
+
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes with defaults filled in and values checked."""
         unknown = sorted(set(given) - set(self.attributes))
         if unknown:
             known = ", ".join(self.attributes) or "none"
-            raise AttributeValueError(
-                f"{self.name}: unknown attribute {unknown[0]!r}", hint=f"known: {known}"
-            )
+            raise AttributeValueError(f"unknown attribute {unknown[0]!r}", hint=f"known: {known}")
         return {name: self._value(name, a, given) for name, a in self.attributes.items()}
 
     def _value(self, name: str, attribute: Attribute, given: Mapping[str, Any]) -> Any:
         if name not in given:
             if attribute.required:
-                raise AttributeValueError(
-                    f"{self.name}: attribute {name!r} is missing", hint=attribute.summary
-                )
+                raise AttributeValueError(f"attribute {name!r} is missing", hint=attribute.summary)
             return attribute.default
         try:
             return attribute.check(given[name])
         except (TypeError, ValueError) as error:
-            message = f"{self.name}: attribute {name} = {given[name]!r}: {error}"
+            message = f"attribute {name} = {given[name]!r}: {error}"
             raise AttributeValueError(message, hint=attribute.summary) from None
 
 

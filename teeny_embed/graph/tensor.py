@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from teeny_embed.errors import DTypeError, GraphError
+from teeny_embed.errors import DTypeError, GraphError, ShapeError
 from teeny_embed.graph import node as nodes
 from teeny_embed.graph.node import Array, Check, Graph, Node, Variable, locating, make_node
 from teeny_embed.graph.op import REGISTRY
+from teeny_embed.graph.recording import current_recording, index_checks, recording
 from teeny_embed.graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ class Tensor:
         """Runs what this value needs, in the stated order, and returns a copy."""
         from teeny_embed.graph.lower import evaluate_nodes
 
-        variables = [
-            n.attributes["variable"] for n in nodes.topological((self.node,)) if n.op is nodes.VARIABLE
-        ]
+        needed = nodes.topological((self.node,))
+        if found := next((n for n in needed if n.op is nodes.INPUT), None):
+            hint = "choose by value with te.where; te.trace makes a graph that can be given inputs"
+            raise GraphError(f"input {found.name!r} has no value while tracing", nodes.user_line(), hint)
+        variables = [n.attributes["variable"] for n in needed if n.op is nodes.VARIABLE]
         versions = tuple(v.version for v in variables)
         if self._cache is None or self._cache[0] != versions:
             self._cache = versions, evaluate_nodes((self.node,))[0]
@@ -127,7 +129,12 @@ class Tensor:
         return bool(self.numpy())
 
     def __getitem__(self, key: Any) -> Tensor:
+        from teeny_embed.graph.indexing import slice_by_key
+
         return slice_by_key(self, key)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same elements, row-major, in another shape; one extent may be -1."""
@@ -150,6 +157,9 @@ class Tensor:
 
 def call(name: str, *operands: Tensor, **attributes: Any) -> Tensor:
     """Records operator `name`."""
+    if name not in REGISTRY:
+        near = ", ".join(get_close_matches(name, REGISTRY)) or "`teeny-embed ops` lists them"
+        raise GraphError(f"there is no operator {name!r}", nodes.user_line(), f"near: {near}")
     return Tensor(make_node(REGISTRY[name], tuple(o.node for o in operands), attributes))
 
 
@@ -165,12 +175,21 @@ def operator(name: str) -> Callable[..., Tensor]:
 
 
 def constant(value: Any, dtype: str | None = None, name: str = "") -> Tensor:
-    """A tensor known at build time."""
-    array = np.array(value, dtype=dtype)
-    if dtype is None and array.dtype == np.float64:
-        array = array.astype(np.float32)
-    attributes = {"type": TensorType(array.shape, array.dtype.name), "value": array}
+    """A tensor known at build time. float64 becomes float32 unless `dtype` says otherwise."""
+    with locating("constant"):
+        array = _array(value, dtype)
+        if dtype is None and array.dtype == np.float64:
+            array = array.astype(np.float32)
+        attributes = {"type": TensorType(array.shape, array.dtype.name), "value": array}
     return Tensor(make_node(nodes.CONSTANT, (), attributes, name or nodes.scoped("constant")))
+
+
+def _array(value: Any, dtype: str | None) -> Array:
+    try:
+        return np.array(value, dtype=dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        hint = "give numbers, a regular list of them, or a NumPy array"
+        raise DTypeError(f"{value!r} is no tensor of {dtype or 'numbers'}: {error}", hint=hint) from None
 
 
 def input(name: str, shape: Sequence[Extent], dtype: str = "float32") -> Tensor:
@@ -183,6 +202,8 @@ def input(name: str, shape: Sequence[Extent], dtype: str = "float32") -> Tensor:
 
     _check_name(name)
     with locating(f"input {name!r}"):
+        if not isinstance(shape, tuple | list):
+            raise ShapeError(f"shape {shape!r} is no tuple", hint=f"({shape},), or () for one value")
         extents = named_extents(shape)
         fixed = tuple(e for e in extents if not isinstance(e, str))
         type = TensorType(fixed, dtype)
@@ -208,7 +229,8 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
 
 def binary(name: str, a: Any, b: Any) -> Tensor:
     """An elementwise operator after NumPy's dtype promotion."""
-    left, right = promote(a, b)
+    with locating(name):
+        left, right = promote(a, b)
     return call(name, left, right)
 
 
@@ -236,74 +258,46 @@ def promote(*values: Any) -> tuple[Tensor, ...]:
 # ---- Recording ----------------------------------------------------------------------------------------
 
 
-class Recording:
-    """What tracing collects: assignments in program order, checks, and the current version of variables."""
-
-    def __init__(self) -> None:
-        self.versions: dict[Variable, Tensor] = {}
-        self.checks: list[Check] = []
-        self.changes: list[str] = []
-
-    def nodes(self) -> tuple[Node, ...]:
-        """What later versions and checks are made of."""
-        return (*(t.node for t in self.versions.values()), *(c.node for c in self.checks))
-
-    def replace(self, new: Mapping[Node, Node]) -> None:
-        """Puts `new` nodes in the place of recorded ones."""
-        self.versions = {v: Tensor(new[t.node]) for v, t in self.versions.items()}
-        self.checks = [replace(c, node=new[c.node]) for c in self.checks]
-
-
-_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
-
-
-def current_recording() -> Recording | None:
-    """The recording under way, or None."""
-    return _recording.get()
-
-
 def read(variable: Variable) -> Tensor:
     """The current version of a variable."""
-    recording = _recording.get()
+    _check_variable("read", variable)
+    recording = current_recording()
     if recording is not None and variable in recording.versions:
-        return recording.versions[variable]
-    tensor = Tensor(
-        make_node(nodes.VARIABLE, (), {"type": variable.type, "variable": variable}, variable.name)
-    )
+        return Tensor(recording.versions[variable])
+    attributes = {"type": variable.type, "variable": variable}
+    node = make_node(nodes.VARIABLE, (), attributes, variable.name)
     if recording is not None:
-        recording.versions[variable] = tensor
-    return tensor
+        recording.versions[variable] = node
+    return Tensor(node)
 
 
 def assign(variable: Variable, value: Any) -> None:
     """Gives a variable its next version: recorded while tracing, at once otherwise. Program order holds."""
-    tensor = as_tensor(value, variable.type.dtype)
+    _check_variable("assign", variable)
+    tensor = as_tensor(value, None if isinstance(value, np.ndarray) else variable.type.dtype)
     if tensor.type != variable.type:
-        raise DTypeError(f"assign: {variable.name} is {variable.type}, the value is {tensor.type}")
-    recording = _recording.get()
+        kind = ShapeError if tensor.shape != variable.type.shape else DTypeError
+        hint = "the next version has the same type: .reshape(...), te.expand, or .astype(...)"
+        message = f"assign: {variable.name!r} is {variable.type}, the value is {tensor.type}"
+        raise kind(message, nodes.user_line(), hint)
+    recording = current_recording()
     if recording is None:
         variable.set(tensor.numpy())
     else:
-        recording.versions.pop(variable, None)  # assignments stay in program order
-        recording.versions[variable] = tensor
+        recording.assign(variable, tensor.node)
+
+
+def _check_variable(what: str, variable: Any) -> None:
+    if not isinstance(variable, Variable):
+        hint = "make one: te.Variable(name, array)"
+        raise GraphError(f"{what}: a {type(variable).__name__} is no variable", nodes.user_line(), hint)
 
 
 def check(kind: str, tensor: Tensor, bound: int = 0) -> None:
     """Records what an entry point refuses; see `node.Check`. Outside tracing there is nothing to refuse."""
-    recording = _recording.get()
+    recording = current_recording()
     if recording is not None:
         recording.checks.append(Check(kind, tensor.node, bound))
-
-
-@contextmanager
-def recording() -> Iterator[Recording]:
-    """Collects assignments and checks made inside."""
-    fresh = Recording()
-    token = _recording.set(fresh)
-    try:
-        yield fresh
-    finally:
-        _recording.reset(token)
 
 
 def trace(
@@ -315,70 +309,59 @@ def trace(
     """
     from teeny_embed.graph.deferred import DeferredGraph, UnboundInput
 
+    with locating("trace"):
+        _check_traced(function, inputs)
     if any(isinstance(tensor, UnboundInput) for tensor in inputs):
         return DeferredGraph(function, inputs, names, nodes.user_line())
-    for tensor in inputs:
-        if tensor.node.op is not nodes.INPUT:
-            raise GraphError(
-                f"trace: {tensor.node.name} is no input", hint="make it with te.input(name, shape)"
-            )
     if isinstance(function, Graph) and names is None:
         names = [name for name, _ in function.outputs]
     with recording() as recorded:
-        outputs = _named(function(*inputs), names)
-    assigns = tuple(
-        (v, t.node) for v, t in recorded.versions.items() if t.node.attributes.get("variable") is not v
-    )
+        result = function(*inputs)
+        with locating("trace"):
+            outputs = _named(result, names)
     graph = Graph(
         tuple((t.node.name, t.node) for t in inputs),
         tuple((name, t.node) for name, t in outputs.items()),
-        assigns,
+        recorded.assigns(),
         tuple(recorded.checks),
         tuple(recorded.changes),
     )
-    checks = (*graph.checks, *_index_checks(graph))
+    checks = (*graph.checks, *index_checks(graph))
     return nodes.verify(replace(graph, checks=checks))
 
 
-def _index_checks(graph: Graph) -> list[Check]:
-    """A range check for each input whose values index something, directly or through views and casts."""
-    bounds: dict[Node, int] = {}
-    for node in graph.nodes():
-        types = [i.type for i in node.inputs]
-        indexed = node.op.index_bounds(*types, **node.attributes) if node.op.index_bounds else {}
-        for position, bound in indexed.items():
-            source = node.inputs[position]
-            while source.op.view is not None or source.op.name == "cast":
-                source = source.inputs[0]
-            if source.op is nodes.INPUT:
-                bounds[source] = min(bound, bounds.get(source, bound))
-    return [Check("range", source, bound) for source, bound in bounds.items()]
+def _check_traced(function: Any, inputs: Sequence[Any]) -> None:
+    from teeny_embed.graph.deferred import UnboundInput
+
+    if not callable(function):
+        hint = "give a Module, a function of Tensors, or a graph"
+        raise GraphError(f"a {type(function).__name__} cannot be called", hint=hint)
+    names: list[str] = []
+    for tensor in inputs:
+        if not isinstance(tensor, UnboundInput) and not (
+            isinstance(tensor, Tensor) and tensor.node.op is nodes.INPUT
+        ):
+            hint = "make it with te.input(name, shape)"
+            raise GraphError(f"argument {len(names) + 1} is a {type(tensor).__name__}, no input", hint=hint)
+        names.append(tensor.name if isinstance(tensor, UnboundInput) else tensor.node.name)
+    if repeated := [name for name in names if names.count(name) > 1]:
+        hint = "inputs are given by name: make it another one"
+        raise GraphError(f"two inputs are called {repeated[0]!r}", hint=hint)
 
 
 def _named(result: Any, names: Sequence[str] | None) -> dict[str, Tensor]:
     if isinstance(result, dict):
-        return {k: as_tensor(v) for k, v in result.items()}
+        return {name: _output(value) for name, value in result.items()}
     values = tuple(result) if isinstance(result, tuple | list) else (result,)
     default = ["output"] if len(values) == 1 else [f"output{i}" for i in range(len(values))]
-    return dict(zip(names or default, map(as_tensor, values), strict=True))
+    if names is not None and len(names) != len(values):
+        hint = "give one name for each output"
+        raise GraphError(f"{len(names)} names for {len(values)} outputs", hint=hint)
+    return dict(zip(names or default, map(_output, values), strict=True))
 
 
-def slice_by_key(x: Tensor, key: Any) -> Tensor:
-    """NumPy's basic indexing: integers and slices with positive steps."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if Ellipsis in keys:
-        at = keys.index(Ellipsis)
-        keys[at : at + 1] = [slice(None)] * (x.rank - len(keys) + 1)
-    keys += [slice(None)] * (x.rank - len(keys))
-    starts, stops, steps, kept = [], [], [], []
-    for k, extent in zip(keys, x.shape, strict=True):
-        if isinstance(k, int):
-            k = slice(k % extent, k % extent + 1)
-        else:
-            kept.append(len(range(*k.indices(extent))))
-        start, stop, step = k.indices(extent)
-        starts.append(start)
-        stops.append(stop)
-        steps.append(step)
-    sliced = call("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
-    return sliced.reshape(tuple(kept)) if len(kept) != x.rank else sliced
+def _output(value: Any) -> Tensor:
+    if not isinstance(value, Tensor | Variable | np.ndarray | int | float):
+        hint = "return a Tensor, or several as a tuple or a dict of names"
+        raise GraphError(f"the function returned {value!r}", hint=hint)
+    return as_tensor(value)

@@ -32,7 +32,8 @@ class TensorType:
         if self.dtype not in DTYPES:
             raise DTypeError(f"unknown dtype {self.dtype!r}", hint=f"one of {', '.join(DTYPES)}")
         if any(not isinstance(d, int) or d < 1 for d in self.shape):
-            raise ShapeError(f"shape {self.shape}: every extent must be an integer >= 1")
+            hint = "nothing is empty; an extent that is bound later is None or a name"
+            raise ShapeError(f"shape {self.shape}: every extent must be an integer >= 1", hint=hint)
 
     @property
     def rank(self) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from teeny_embed.autograd.training import is_training
 from teeny_embed.errors import ShapeError
-from teeny_embed.graph.node import Variable
+from teeny_embed.graph.node import Variable, locating
 from teeny_embed.graph.tensor import Tensor, assign, call, read
+from teeny_embed.nn.checks import positive, within
 from teeny_embed.nn.module import Module, filled
 
 
@@ -20,6 +23,9 @@ class _BatchNorm(Module):
     ranks: tuple[int, ...]
 
     def __init__(self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
+        with locating(type(self).__name__):
+            positive(channels=channels)
+            within(0, inf, epsilon=epsilon, momentum=momentum)
         self.weight, self.bias = filled(channels, value=1.0), filled(channels, value=0.0)
         self.running_mean = filled(channels, value=0.0, kind="state")
         self.running_var = filled(channels, value=1.0, kind="state")
@@ -28,7 +34,11 @@ class _BatchNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.rank not in self.ranks:
             expected = " or ".join(map(str, self.ranks))
-            raise ShapeError(f"input {x.type} has rank {x.rank}, expected {expected}")
+            hint = "BatchNorm1d takes [N, C] or [N, W, C], BatchNorm2d [N, H, W, C]"
+            raise ShapeError(f"input {x.type} has rank {x.rank}, expected {expected}", hint=hint)
+        if x.shape[-1:] != self.weight.value.shape:
+            hint = "channels come last"
+            raise ShapeError(f"input {x.type} has not {self.weight.value.size} channels", hint=hint)
         if is_training():
             return self._by_batch(x)
         return self._scaled(x - read(self.running_mean), read(self.running_var))
@@ -37,7 +47,8 @@ class _BatchNorm(Module):
         axes = tuple(range(x.rank - 1))
         count = x.type.count // x.shape[-1]
         if count == 1:
-            raise ShapeError("batch normalisation of one element per channel: its unbiased variance is 0 / 0")
+            hint = "train with a batch of 2 or more"
+            raise ShapeError("one element per channel has no variance (unbiased it is 0 / 0)", hint=hint)
         mean = x.mean(axes)
         centred = x - mean
         variance = (centred * centred).mean(axes)

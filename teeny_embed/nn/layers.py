@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod, sqrt
 
-from teeny_embed.errors import ShapeError
+from teeny_embed.errors import AttributeValueError, ShapeError
+from teeny_embed.graph.node import locating
 from teeny_embed.graph.tensor import Tensor, call, read
+from teeny_embed.nn.checks import per_dim, positive
 from teeny_embed.nn.module import Module, filled, uniform
 
 Extents = int | Sequence[int]
@@ -18,24 +20,17 @@ Padding = int | str | Sequence[int | tuple[int, int]]
 """One number for all spatial dims, one per dim, (before, after) per dim, or "same"."""
 
 
-def per_dim(value: Extents, rank: int) -> tuple[int, ...]:
-    """One entry per spatial dim."""
-    entries = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(entries) != rank:
-        raise ShapeError(f"{entries} has {len(entries)} entries, expected {rank}: one per spatial dim")
-    return entries
-
-
 def pairs(padding: Padding, extents: Sequence[int], spans: Sequence[int], stride: Sequence[int]) -> Pairs:
     """(before, after) per spatial dim. "same" gives ceil(extent / stride) positions, the odd one after."""
     if padding == "same":
         totals = [max(-(-e // t) * t - t + s - e, 0) for e, s, t in zip(extents, spans, stride, strict=True)]
         return tuple((total // 2, total - total // 2) for total in totals)
+    hint = 'padding: a number, one per spatial dim, (before, after) per spatial dim, or "same"'
     if isinstance(padding, str):
-        raise ShapeError(f'padding {padding!r} is no padding: a number, one per dim, pairs, or "same"')
+        raise AttributeValueError(f"padding = {padding!r}", hint=hint)
     entries = (padding,) * len(extents) if isinstance(padding, int) else tuple(padding)
     if len(entries) != len(extents):
-        raise ShapeError(f"padding {entries} for {len(extents)} spatial dims: give one entry per dim")
+        raise AttributeValueError(f"padding = {padding!r} for {len(extents)} spatial dims", hint=hint)
     return tuple((p, p) if isinstance(p, int) else p for p in entries)
 
 
@@ -43,11 +38,15 @@ class Linear(Module):
     """y = x w^T + b. x [N, inputs], weight [outputs, inputs], bias [outputs]."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        with locating(type(self).__name__):
+            positive(inputs=inputs, outputs=outputs)
         bound = 1.0 / sqrt(inputs)
         self.weight = uniform(outputs, inputs, bound=bound)
         self.bias = uniform(outputs, bound=bound) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.rank != 2:
+            raise ShapeError(f"input {x.type} is not [N, inputs]", hint="nn.Flatten() in front makes it so")
         y = call("conv", x, read(self.weight))
         return y + read(self.bias) if self.bias else y
 
@@ -69,18 +68,23 @@ class _Conv(Module):
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        if inputs % groups or outputs % groups:
-            raise ShapeError(f"{inputs} inputs and {outputs} outputs do not split into {groups} groups")
-        extents = per_dim(kernel, self.rank)
+        with locating(type(self).__name__):
+            positive(inputs=inputs, outputs=outputs, groups=groups)
+            if inputs % groups or outputs % groups:
+                hint = "groups: divides inputs and outputs"
+                raise ShapeError(f"{inputs} inputs and {outputs} outputs for {groups} groups", hint=hint)
+            extents = per_dim("kernel", kernel, self.rank)
+            self.stride = per_dim("stride", stride, self.rank)
+            self.dilation = per_dim("dilation", dilation, self.rank)
         bound = 1.0 / sqrt(prod(extents) * inputs // groups)
         self.weight = uniform(outputs, *extents, inputs // groups, bound=bound)
         self.bias = uniform(outputs, bound=bound) if bias else None
-        self.stride, self.dilation = per_dim(stride, self.rank), per_dim(dilation, self.rank)
         self.padding, self.groups = padding, groups
 
     def forward(self, x: Tensor) -> Tensor:
         if x.rank != self.rank + 2:
-            raise ShapeError(f"input {x.type} is not [N, {self.rank} spatial dims, channels]")
+            hint = "images are NHWC: add the batch with .reshape((1, *x.shape)), or in te.input"
+            raise ShapeError(f"input {x.type} is not [N, {self.rank} spatial dims, channels]", hint=hint)
         kernel = self.weight.value.shape[1:-1]
         spans = [d * (k - 1) + 1 for d, k in zip(self.dilation, kernel, strict=True)]
         padding = pairs(self.padding, x.shape[1:-1], spans, self.stride)
@@ -113,6 +117,8 @@ class Embedding(Module):
     """
 
     def __init__(self, count: int, size: int) -> None:
+        with locating(type(self).__name__):
+            positive(count=count, size=size)
         self.weight = uniform(count, size, bound=sqrt(3.0))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -126,11 +132,18 @@ class LayerNorm(Module):
 
     def __init__(self, shape: Extents, epsilon: float = 1e-5) -> None:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        with locating(type(self).__name__):
+            for extent in extents:
+                positive(shape=extent)
         self.weight, self.bias = filled(*extents, value=1.0), filled(*extents, value=0.0)
         self.epsilon = epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        axes = tuple(range(-self.weight.value.ndim, 0))
+        shape = self.weight.value.shape
+        if x.shape[-len(shape) :] != shape:
+            hint = "LayerNorm takes the last extents of its input"
+            raise ShapeError(f"input {x.type} does not end with the extents {list(shape)}", hint=hint)
+        axes = tuple(range(-len(shape), 0))
         centred = x - x.mean(axes, keepdims=True)
         variance = (centred * centred).mean(axes, keepdims=True)
         scale = 1.0 / call("sqrt", variance + self.epsilon)  # one division per sample, not per element

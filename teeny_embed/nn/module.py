@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from math import prod
@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from teeny_embed.autograd.training import is_training
-from teeny_embed.errors import DataError
+from teeny_embed.errors import DataError, GraphError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.functions import initial_value
-from teeny_embed.graph.node import Array, UniformDraw, Variable, name_scope
-from teeny_embed.graph.tensor import Tensor, assign, call, read
+from teeny_embed.graph.node import Array, UniformDraw, Variable, locating, name_scope, scoped
+from teeny_embed.graph.tensor import Tensor, as_tensor, assign, call, read
 
 _UNDRAWN = -1  # stream of a parameter that was not drawn yet
 
@@ -57,19 +57,26 @@ class Module:
     _calls: Variable | None = None  # uint32[], of the whole model: outermost calls in training
 
     def __call__(self, *inputs: Any) -> Any:
-        """`forward(*inputs)`, its nodes named after this module."""
+        """`forward(*inputs)`, its nodes named after this module. Errors say in which layer and line."""
         if _inside.get():
             with name_scope(self._scope) if self._scope else nullcontext():
-                return self.forward(*inputs)
+                return self._run(inputs)
         self._prepare()
         token = _inside.set(True)
         try:
-            result = self.forward(*inputs)
+            result = self._run([as_tensor(x) if isinstance(x, np.ndarray) else x for x in inputs])
         finally:
             _inside.reset(token)
         if self._calls is not None and is_training():
             assign(self._calls, read(self._calls) + 1)
         return result
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
+        path = scoped("")
+        with locating(f"{type(self).__name__} ({path})" if path else type(self).__name__):
+            if not hasattr(self, "forward"):
+                raise GraphError("the module has no method forward", hint="define forward(self, x)")
+            return self.forward(*inputs)
 
     # ---- What belongs to it ---------------------------------------------------------------------------
 
@@ -161,12 +168,13 @@ class Module:
         """Sets every variable, by name: current and initial value. Names and shapes must agree."""
         self._prepare()
         variables = dict(self.named_variables())
-        if missing := sorted(variables.keys() ^ values.keys()):
-            side = "the values lack" if missing[0] in variables else "the net has no"
-            raise DataError(f"load: {side} {missing[0]!r}", hint=f"the net has {', '.join(variables)}")
-        for name, variable in variables.items():
-            variable.set(values[name])
-            variable.start_from(variable.value)
+        with locating("load"):
+            if missing := sorted(variables.keys() ^ values.keys()):
+                side = "the values lack" if missing[0] in variables else "the net has no"
+                raise DataError(f"{side} {missing[0]!r}", hint=f"the net has {', '.join(variables)}")
+            for name, variable in variables.items():
+                variable.set(values[name])
+                variable.start_from(variable.value)
         return self
 
     def state_dict(self) -> dict[str, Array]:
@@ -202,6 +210,11 @@ class Sequential(Module):
     """Modules one after the other. Positional ones are named by kind and position: conv0, relu1, linear2."""
 
     def __init__(self, *modules: Module, **named: Module) -> None:
+        with locating(type(self).__name__):
+            for position, module in enumerate([*modules, *named.values()]):
+                if not isinstance(module, Module):
+                    hint = "what has no class in te.nn: write a Module with a method forward"
+                    raise GraphError(f"entry {position} is a {type(module).__name__}, no Module", hint=hint)
         positional = {f"{m.kind or type(m).__name__.lower()}{i}": m for i, m in enumerate(modules)}
         self._chain = {**positional, **named}
 

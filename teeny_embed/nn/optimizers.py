@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 
 import numpy as np
 
-from teeny_embed.graph.node import Variable, name_scope
+from teeny_embed.errors import AttributeValueError
+from teeny_embed.graph.node import Variable, locating, name_scope, user_line
 from teeny_embed.graph.tensor import Tensor, assign, binary, call, read
+from teeny_embed.nn.checks import within
 
 
 class Optimizer(ABC):
     """State by name, weight decay, and one update per parameter."""
 
-    def __init__(self, weight_decay: float = 0.0) -> None:
+    def __init__(self, weight_decay: float = 0.0, **rates: float) -> None:
+        """`rates` are numbers in [0, 1)."""
+        with locating(type(self).__name__):
+            within(0, inf, weight_decay=weight_decay)
+            within(0, 1, **rates)
         self.weight_decay = weight_decay
         self._state: dict[tuple[Variable | None, str], Variable] = {}
 
@@ -61,7 +68,10 @@ class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if it is not 0: b = momentum b + g; p = p - rate b."""
 
     def __init__(self, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
-        super().__init__(weight_decay)
+        super().__init__(weight_decay, momentum=momentum)
+        if nesterov and not momentum:
+            hint = "nn.SGD(momentum=0.9, nesterov=True)"
+            raise AttributeValueError("SGD: nesterov without momentum", user_line(), hint)
         self.momentum, self.nesterov = momentum, nesterov
 
     def update(self, parameter: Variable, g: Tensor, *shared: Tensor) -> Tensor:
@@ -79,7 +89,7 @@ class Adam(Optimizer):
     def __init__(
         self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.0
     ) -> None:
-        super().__init__(weight_decay)
+        super().__init__(weight_decay, beta1=beta1, beta2=beta2)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
     def begin(self, rate: Tensor) -> tuple[Tensor, ...]:
@@ -130,7 +140,7 @@ class RMSprop(Optimizer):
     def __init__(
         self, alpha: float = 0.99, epsilon: float = 1e-8, momentum: float = 0.0, weight_decay: float = 0.0
     ) -> None:
-        super().__init__(weight_decay)
+        super().__init__(weight_decay, alpha=alpha, momentum=momentum)
         self.alpha, self.epsilon, self.momentum = alpha, epsilon, momentum
 
     def update(self, parameter: Variable, g: Tensor, *shared: Tensor) -> Tensor:
@@ -151,6 +161,8 @@ Clip = Callable[[Sequence[Tensor]], list[Tensor]]
 
 def clip_by_value(limit: float) -> Clip:
     """Every element of every gradient into [-limit, limit]; NaN stays NaN."""
+    with locating("clip_by_value"):
+        within(0, inf, limit=limit)
 
     def clip(gradients: Sequence[Tensor]) -> list[Tensor]:
         return [binary("maximum", binary("minimum", g, limit), -limit) for g in gradients]
@@ -160,6 +172,8 @@ def clip_by_value(limit: float) -> Clip:
 
 def clip_by_norm(limit: float) -> Clip:
     """All gradients times min(1, limit / (norm + 1e-6)), norm over all of them together (torch's rule)."""
+    with locating("clip_by_norm"):
+        within(0, inf, limit=limit)
 
     def clip(gradients: Sequence[Tensor]) -> list[Tensor]:
         flat = [g.reshape(-1) for g in gradients]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from teeny_embed.autograd.training import is_training
-from teeny_embed.errors import AttributeValueError
+from teeny_embed.errors import ShapeError
+from teeny_embed.graph.node import locating
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.nn.layers import Extents, Padding, pairs, per_dim
+from teeny_embed.nn.checks import per_dim, within
+from teeny_embed.nn.layers import Extents, Padding, pairs
 from teeny_embed.nn.module import Module, RandomModule
 
 
@@ -62,11 +64,15 @@ class _Pool(Module):
     rank: ClassVar[int]
 
     def __init__(self, kernel: Extents, stride: Extents | None = None, padding: Padding = 0) -> None:
-        self.kernel = per_dim(kernel, self.rank)
-        self.stride = self.kernel if stride is None else per_dim(stride, self.rank)
+        with locating(type(self).__name__):
+            self.kernel = per_dim("kernel", kernel, self.rank)
+            self.stride = self.kernel if stride is None else per_dim("stride", stride, self.rank)
         self.padding = padding
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.rank != self.rank + 2:
+            hint = "pools take images in NHWC"
+            raise ShapeError(f"input {x.type} is not [N, {self.rank} spatial dims, channels]", hint=hint)
         padding = pairs(self.padding, x.shape[1:-1], self.kernel, self.stride)
         return call(self.op, x, kernel=self.kernel, stride=self.stride, padding=padding)
 
@@ -118,8 +124,8 @@ class Dropout(RandomModule):
     """
 
     def __init__(self, rate: float = 0.5) -> None:
-        if not 0.0 <= rate < 1.0:
-            raise AttributeValueError(f"dropout: rate {rate} is not in [0, 1)")
+        with locating(type(self).__name__):
+            within(0, 1, rate=rate)
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ NETS = {
     "normalized": Net(normalized, classify(12, 12, 1)),
     "autoencoder": Net(Autoencoder, reconstruct(64), nn.mse),
     "next_digit": Net(NextDigit, continue_sequence()),
-    "clipped": Net(strided, classify(12, 12, 1), clip=nn.clip_by_norm(1.0)),
+    "clipped": Net(strided, classify(12, 12, 1), clip=nn.clip_by_norm(0.55)),
 }
 
 

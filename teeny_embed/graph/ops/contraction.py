@@ -17,7 +17,7 @@ import numpy as np
 from teeny_embed.errors import DTypeError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, fixed
-from teeny_embed.graph.op import Attribute, Op, Sample, register
+from teeny_embed.graph.op import Attribute, Op, Sample, integers, register
 from teeny_embed.graph.step import Form, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, TOTALS, TensorType, broadcast, expect
@@ -46,7 +46,10 @@ class Geometry:
         ):
             span = d * (k - 1) + 1
             if e + before + after < span:
-                raise ShapeError(f"window of {span} does not fit into {e} + {before} + {after} elements")
+                raise ShapeError(
+                    f"window of {span} does not fit into {e} + {before} + {after} elements",
+                    hint="make the kernel or its dilation smaller, or pad",
+                )
             found.append((e + before + after - span) // t + 1)
         return tuple(found)
 
@@ -70,15 +73,21 @@ class Geometry:
 
 
 def geometry(rank: int, stride: Any = None, padding: Any = None, dilation: Any = None) -> Geometry:
-    """Defaults filled in: stride 1, no padding, dilation 1."""
+    """Defaults filled in: stride 1, no padding, dilation 1. One entry per spatial dim, else ShapeError."""
     ones = (1,) * rank
-    return Geometry(stride or ones, padding or ((0, 0),) * rank, dilation or ones)
+    where = Geometry(stride or ones, padding or ((0, 0),) * rank, dilation or ones)
+    for name, entries in vars(where).items():
+        if len(entries) != rank:
+            hint = "give one entry per spatial dim"
+            raise ShapeError(f"{name} {entries} for {rank} spatial dims", hint=hint)
+    return where
 
 
-def _extents(value: Any) -> tuple[int, ...] | None:
+def extents(value: Any) -> tuple[int, ...] | None:
+    """For `Attribute.check`: integers >= 1, or None."""
     if value is None:
         return None
-    numbers = tuple(int(v) for v in value)
+    numbers = integers(value)
     if any(v < 1 for v in numbers):
         raise ValueError("every entry must be >= 1")
     return numbers
@@ -94,9 +103,9 @@ def _padding(value: Any) -> Padding | None:
 
 
 WINDOW_ATTRIBUTES = {
-    "stride": Attribute("step of the window, one per spatial dim", check=_extents),
+    "stride": Attribute("step of the window, one per spatial dim", check=extents),
     "padding": Attribute("(before, after) per spatial dim", check=_padding),
-    "dilation": Attribute("distance of kernel positions, one per spatial dim", check=_extents),
+    "dilation": Attribute("distance of kernel positions, one per spatial dim", check=extents),
 }
 _ATTRIBUTES = {**WINDOW_ATTRIBUTES, "groups": Attribute("channel groups", default=1, check=int)}
 
@@ -111,9 +120,9 @@ def _check_operands(x: TensorType, w: TensorType, groups: int) -> None:
             hint="input [N, ..., I], filter [O, ..., I]",
         )
     if x.shape[-1] != w.shape[-1] * groups or w.shape[0] % groups:
+        split = f" in each of {groups} groups" if groups > 1 else ""
         raise ShapeError(
-            f"input has {x.shape[-1]} channels, filter expects {w.shape[-1]} in each of {groups} groups",
-            hint="filters are OHWI",
+            f"input has {x.shape[-1]} channels, filter expects {w.shape[-1]}{split}", hint="filters are OHWI"
         )
 
 
@@ -263,7 +272,7 @@ def _conv_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=tuple)}
+_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=integers)}
 register(
     Op(
         "conv",

@@ -11,7 +11,7 @@ import numpy as np
 from teeny_embed.errors import DTypeError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, fixed
-from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.step import Form, Index, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
@@ -29,11 +29,12 @@ def _arange(*shape: int) -> np.ndarray[Any, Any]:
 
 def _reshape_type(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     known = prod(d for d in shape if d != -1)
+    hint = f"the extents must multiply to {x.count}; one of them may be -1"
     if shape.count(-1) > 1 or (-1 in shape and (known == 0 or x.count % known)):
-        raise ShapeError(f"{x} does not reshape to {list(shape)}")
+        raise ShapeError(f"{x} does not reshape to {list(shape)}", hint=hint)
     result = x.with_shape([x.count // known if d == -1 else d for d in shape])
     if result.count != x.count:
-        raise ShapeError(f"{x} has {x.count} elements, shape {list(shape)} has {result.count}")
+        raise ShapeError(f"{x} has {x.count} elements, shape {list(shape)} has {result.count}", hint=hint)
     return result
 
 
@@ -44,7 +45,7 @@ register(
         _reshape_type,
         lambda g, ans, x, shape: (g.reshape(x.shape),),
         view=lambda x, out, shape: None,
-        attributes={"shape": Attribute("extents; one may be -1", required=True, check=tuple)},
+        attributes={"shape": Attribute("extents; one may be -1", required=True, check=integers)},
         samples=lambda rng: [Sample((_arange(2, 3, 4),), {"shape": (6, -1)})],
     )
 )
@@ -52,7 +53,8 @@ register(
 
 def _axes_order(x: TensorType, axes: tuple[int, ...]) -> TensorType:
     if sorted(axes) != list(range(x.rank)):
-        raise ShapeError(f"axes {axes} do not reorder the {x.rank} axes of {x}")
+        hint = f"name each of the axes 0 to {x.rank - 1} once"
+        raise ShapeError(f"axes {axes} do not reorder the {x.rank} axes of {x}", hint=hint)
     return x.with_shape([x.shape[a] for a in axes])
 
 
@@ -63,7 +65,7 @@ register(
         _axes_order,
         lambda g, ans, x, axes: (g.transpose(*np.argsort(axes).tolist()),),
         view=lambda x, out, axes: tuple(dim(str(axes.index(a))) for a in range(x.rank)),
-        attributes={"axes": Attribute("source axis of each result axis", required=True, check=tuple)},
+        attributes={"axes": Attribute("source axis of each result axis", required=True, check=integers)},
         samples=lambda rng: [Sample((_arange(2, 3, 4),), {"axes": (2, 0, 1)})],
     )
 )
@@ -73,11 +75,12 @@ def _slice_type(
     x: TensorType, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]
 ) -> TensorType:
     if not len(starts) == len(stops) == len(steps) == x.rank:
-        raise ShapeError(f"slice of {x} needs {x.rank} starts, stops and steps")
+        raise ShapeError(f"slice of {x} needs {x.rank} starts, stops and steps", hint="one of each per axis")
     if any(
         a < 0 or b > e or t < 1 or a >= b for a, b, t, e in zip(starts, stops, steps, x.shape, strict=True)
     ):
-        raise ShapeError(f"slice {list(starts)} to {list(stops)} step {list(steps)} leaves {x} or is empty")
+        text = f"slice {list(starts)} to {list(stops)} step {list(steps)} leaves {x} or is empty"
+        raise ShapeError(text, hint="0 <= start < stop <= extent, steps from 1")
     return x.with_shape([len(range(a, b, t)) for a, b, t in zip(starts, stops, steps, strict=True)])
 
 
@@ -92,11 +95,22 @@ register(
             for i, (a, t, e) in enumerate(zip(starts, steps, out.shape, strict=True))
         ),
         attributes={
-            n: Attribute(f"{n} per axis", required=True, check=tuple) for n in ("starts", "stops", "steps")
+            n: Attribute(f"{n} per axis", required=True, check=integers) for n in ("starts", "stops", "steps")
         },
         samples=lambda rng: [Sample((_arange(4, 7),), {"starts": (1, 0), "stops": (3, 6), "steps": (1, 2)})],
     )
 )
+
+
+def _pad_type(x: TensorType, starts: Any, shape: Any, steps: Any, value: float) -> TensorType:
+    out, steps = x.with_shape(shape), steps or (1,) * x.rank
+    if not len(starts) == len(shape) == len(steps) == x.rank:
+        raise ShapeError(f"pad of {x} needs {x.rank} starts, extents and steps", hint="one of each per axis")
+    ends = [a + (e - 1) * t for a, e, t in zip(starts, x.shape, steps, strict=True)]
+    if any(a < 0 or t < 1 or b >= e for a, b, t, e in zip(starts, ends, steps, shape, strict=True)):
+        hint = "0 <= start, and start + (extent - 1) step < extent of the result"
+        raise ShapeError(f"{x} at {list(starts)}, step {list(steps)}, leaves {list(shape)}", hint=hint)
+    return out
 
 
 def _pad_form(x: TensorType, starts: Any, shape: Any, steps: Any, value: float) -> Form:
@@ -119,12 +133,12 @@ register(
     Op(
         "pad",
         "x placed at `starts`, `steps` apart, in a tensor filled with `value`",
-        lambda x, starts, shape, steps, value: x.with_shape(shape),
+        _pad_type,
         _pad_vjp,
         form=_pad_form,
         attributes={
-            "starts": Attribute("position of the first element, per axis", required=True, check=tuple),
-            "shape": Attribute("extents of the result", required=True, check=tuple),
+            "starts": Attribute("position of the first element, per axis", required=True, check=integers),
+            "shape": Attribute("extents of the result", required=True, check=integers),
             "steps": Attribute("distance of elements, per axis; 1 if not given"),
             "value": Attribute("fill", default=0),
         },
@@ -144,7 +158,8 @@ def _expand_type(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     try:
         np.broadcast_to(np.empty(x.shape, np.bool_), shape)
     except ValueError:
-        raise ShapeError(f"{x} does not expand to {list(shape)}") from None
+        hint = "trailing extents must be equal or 1"
+        raise ShapeError(f"{x} does not expand to {list(shape)}", hint=hint) from None
     return x.with_shape(shape)
 
 
@@ -155,7 +170,7 @@ register(
         _expand_type,
         lambda g, ans, x, shape: (g,),
         view=_expand_view,
-        attributes={"shape": Attribute("extents of the result", required=True, check=tuple)},
+        attributes={"shape": Attribute("extents of the result", required=True, check=integers)},
         samples=lambda rng: [Sample((_arange(3, 1),), {"shape": (2, 3, 4)})],
     )
 )
@@ -163,12 +178,20 @@ register(
 
 def _concat_type(*xs: TensorType, axis: int) -> TensorType:
     first = xs[0]
+    if not -first.rank <= axis < first.rank:
+        hint = f"axes run from 0 to {first.rank - 1}, or from -1 backwards"
+        raise ShapeError(f"axis {axis} of {first}", hint=hint)
+
+    def others(x: TensorType) -> list[int]:
+        return [e for i, e in enumerate(x.shape) if i != axis % first.rank]
+
     for x in xs:
         if x.dtype != first.dtype:
-            raise DTypeError(f"operands are {first.dtype} and {x.dtype}")
-        others = [e for i, e in enumerate(x.shape) if i != axis % first.rank]
-        if x.rank != first.rank or others != [e for i, e in enumerate(first.shape) if i != axis % first.rank]:
-            raise ShapeError(f"{first} and {x} differ on another axis than {axis}")
+            hint = "cast one with .astype(...)"
+            raise DTypeError(f"operands are {first.dtype} and {x.dtype}", hint=hint)
+        if x.rank != first.rank or others(x) != others(first):
+            hint = "all extents but that along the axis must be equal"
+            raise ShapeError(f"{first} and {x} differ on another axis than {axis}", hint=hint)
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
     return first.with_shape(shape)
@@ -228,7 +251,7 @@ register(
         NOT_DIFFERENTIABLE,
         form=lambda shape, axis: Form(out_dims(TensorType(shape)), s.index(f"d{axis}"), {}),
         attributes={
-            "shape": Attribute("extents", required=True, check=tuple),
+            "shape": Attribute("extents", required=True, check=integers),
             "axis": Attribute("axis", required=True, check=int),
         },
         samples=lambda rng: [Sample((), {"shape": (2, 3), "axis": 1})],
@@ -301,7 +324,8 @@ register(
 def _pick_type(x: TensorType, index: TensorType) -> TensorType:
     _index_check(index)
     if x.shape[:-1] != index.shape:
-        raise ShapeError(f"index {index} must have the shape of {x} without its last axis")
+        hint = f"reshape it to {list(x.shape[:-1])}"
+        raise ShapeError(f"index {index} must have the shape of {x} without its last axis", hint=hint)
     return x.with_shape(index.shape)
 
 

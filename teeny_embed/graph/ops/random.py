@@ -11,7 +11,7 @@ from teeny_embed.errors import DTypeError
 from teeny_embed.graph import functions
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import row_major
-from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
 from teeny_embed.graph.ops.movement import out_dims
 from teeny_embed.graph.step import Form, Operand
 from teeny_embed.graph.types import TensorType
@@ -41,7 +41,7 @@ register(
         NOT_DIFFERENTIABLE,
         form=_uniform_form,
         attributes={
-            "shape": Attribute("extents", required=True, check=tuple),
+            "shape": Attribute("extents", required=True, check=integers),
             "seed": Attribute("first key word", required=True, check=int),
             "stream": Attribute("second key word", required=True, check=int),
         },

@@ -10,7 +10,7 @@ import numpy as np
 from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
-from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.step import Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
@@ -22,7 +22,7 @@ BLOCK = 64  # terms of one block of a "reduce" sum
 def _axes(value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
-    return (value,) if isinstance(value, int) else tuple(value)
+    return (value,) if isinstance(value, int) else integers(value)
 
 
 def normalized(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
@@ -30,7 +30,8 @@ def normalized(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
     if any(not -rank <= a < rank for a in axes):
-        raise ShapeError(f"axes {axes} of a tensor of rank {rank}")
+        hint = f"axes run from 0 to {rank - 1}, or from -1 backwards"
+        raise ShapeError(f"axes {axes} of a tensor of rank {rank}", hint=hint)
     return tuple(sorted({a % rank for a in axes}))
 
 

@@ -10,8 +10,14 @@ from teeny_embed.errors import DTypeError, ShapeError
 from teeny_embed.graph.op import Attribute, Op, Sample, register
 from teeny_embed.graph.ops.elementwise import float_type
 from teeny_embed.graph.ops.movement import is_index
+from teeny_embed.graph.ops.reduction import normalized
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, TensorType, expect
+
+
+def _softmax_type(x: TensorType, axis: int) -> TensorType:
+    normalized((axis,), x.rank)
+    return float_type(x)
 
 
 def _shifted(x: Tensor, axis: int) -> Tensor:
@@ -43,7 +49,7 @@ register(
     Op(
         "softmax",
         "e^(x - max) / sum",
-        float_type,
+        _softmax_type,
         lambda g, ans, x, axis: (ans * (g - _along(g * ans, axis)),),
         composite=_softmax,
         attributes=_AXIS,
@@ -54,7 +60,7 @@ register(
     Op(
         "log_softmax",
         "x - max - log(sum of e^(x - max))",
-        float_type,
+        _softmax_type,
         lambda g, ans, x, axis: (g - call("exp", ans) * _along(g, axis),),
         composite=_log_softmax,
         attributes=_AXIS,

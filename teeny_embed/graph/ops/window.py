@@ -7,24 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from teeny_embed.errors import ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
-from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
-from teeny_embed.graph.ops.contraction import WINDOW_ATTRIBUTES, Geometry, geometry
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
+from teeny_embed.graph.ops.contraction import WINDOW_ATTRIBUTES, Geometry, extents, geometry
 from teeny_embed.graph.step import Fold, Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, NUMBERS, TensorType, expect
 
 _ATTRIBUTES = {
-    "kernel": Attribute("window, one extent per spatial dim", required=True, check=tuple),
+    "kernel": Attribute("window, one extent per spatial dim", required=True, check=extents),
     **WINDOW_ATTRIBUTES,
 }
-_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=tuple)}
+_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=integers)}
 
 
 def _pool_type(
     x: TensorType, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any
 ) -> TensorType:
+    if x.rank - 2 != len(kernel) or not kernel:
+        hint = "[N, spatial dims, channels]"
+        raise ShapeError(f"input {x} for a window of {len(kernel)} spatial dims", hint=hint)
     where = geometry(x.rank - 2, stride or kernel, padding, dilation)
     return x.with_shape((x.shape[0], *where.output_extents(x.shape[1:-1], kernel), x.shape[-1]))
 

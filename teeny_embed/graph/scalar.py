@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from teeny_embed.errors import DTypeError
+from teeny_embed.graph.wrapping import saturating_cast, wrapping_divide, wrapping_remainder, wrapping_shift
 
 Number = int | float | bool
 DTYPES = (
@@ -336,48 +337,11 @@ def functions_used(roots: Sequence[Scalar]) -> list[ScalarFunction]:
 # ---- Evaluating ---------------------------------------------------------------------------------------
 
 
-def _wrapping_divide(a: Any, b: Any) -> Any:
-    """Integers truncate towards zero; x / 0 is 0."""
-    if np.asarray(a).dtype.kind == "f":
-        return np.divide(a, b)
-    safe = np.where(b == 0, np.ones_like(b), b)
-    quotient = np.floor_divide(a, safe)
-    exact = np.multiply(quotient, safe) == a
-    negative_result = (np.less(a, 0) != np.less(safe, 0)) & ~exact
-    return np.where(b == 0, np.zeros_like(quotient), quotient + negative_result.astype(quotient.dtype))
-
-
-def _wrapping_remainder(a: Any, b: Any) -> Any:
-    """What is left by `divide`: the sign of a, and a itself for b = 0."""
-    if np.asarray(a).dtype.kind == "f":
-        return np.fmod(a, b)
-    return np.subtract(a, np.multiply(_wrapping_divide(a, b), b))
-
-
-def _shift(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    def run(a: Any, b: Any) -> Any:
-        width = 8 * np.asarray(a).dtype.itemsize
-        return function(a, np.bitwise_and(b, np.asarray(b).dtype.type(width - 1)))
-
-    return run
-
-
-def _cast(a: Any, dtype: str) -> Any:
-    values, kind = np.asarray(a), np.dtype(dtype)
-    if values.dtype.kind != "f" or kind.kind in "fb":
-        return values.astype(kind)
-    info = np.iinfo(kind)
-    low, high = values <= float(info.min), values >= float(info.max)
-    inside = np.where(low | high | np.isnan(values), values.dtype.type(0), values)
-    result = np.where(high, info.max, inside.astype(kind)).astype(kind)
-    return np.where(low, info.min, result).astype(kind)
-
-
 _NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
-    "divide": _wrapping_divide, "remainder": _wrapping_remainder, "negative": np.negative,
+    "divide": wrapping_divide, "remainder": wrapping_remainder, "negative": np.negative,
     "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
-    "shift_left": _shift(np.left_shift), "shift_right": _shift(np.right_shift),
+    "shift_left": wrapping_shift(np.left_shift), "shift_right": wrapping_shift(np.right_shift),
     "less": np.less, "less_equal": np.less_equal, "equal": np.equal, "not_equal": np.not_equal,
     "logical_not": np.logical_not, "logical_and": np.logical_and, "logical_or": np.logical_or,
     "select": np.where,
@@ -410,7 +374,7 @@ def _evaluate_node(node: Scalar, env: Mapping[Scalar, Any], visit: Callable[[Sca
     if node.op == "call":
         return evaluate(node.attr.body, dict(zip(node.attr.parameters, args, strict=True)))
     if node.op == "cast":
-        return _cast(args[0], node.dtype)
+        return saturating_cast(args[0], node.dtype)
     if node.op in ("bits", "from_bits"):
         return np.ascontiguousarray(args[0]).view(node.dtype).reshape(np.shape(args[0]))
     return _NUMPY[node.op](*args)

@@ -12,7 +12,6 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, NotAffineError, dim, fixed
 from teeny_embed.graph.node import CONSTANT, VARIABLE, Array, Graph, Node, Variable
 from teeny_embed.graph.rewrite import expand_composites
-from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.simplify import normalize
 from teeny_embed.graph.step import (
     Access,
@@ -82,8 +81,17 @@ class _Lowering:
 
     def _emit(self, node: Node, form: Form, operands: Sequence[Access]) -> Access:
         buffer = Buffer(node.name, node.type, "activation")
-        self.steps.append(_step(node, form, operands, buffer))
+        seen = [self._readable(node.inputs[n], a, n, form) for n, a in enumerate(operands)]
+        self.steps.append(_step(node, form, seen, buffer))
         return whole(buffer)
+
+    def _readable(self, operand: Node, access: Access, number: int, form: Form) -> Access:
+        """The operand's access, or that of a copy where the form cannot look through it."""
+        reads = [r for r in form.reads.values() if r.number == number]
+        if all(_sees_through(access, r, operand.type.shape, form) for r in reads):
+            return access
+        self.access[operand] = whole(self._copy(operand, operand.name))
+        return self.access[operand]
 
     def _whole_buffer(self, node: Node, name: str) -> Buffer:
         """The buffer that holds exactly this value, copied where the value is a part or a leaf's."""
@@ -204,28 +212,42 @@ def _step(
     return normalize(step, replaced)
 
 
+def _sees_through(access: Access, operand: Operand, shape: tuple[int, ...], form: Form) -> bool:
+    """Whether the operand's index composes with the access.
+
+    Not so for a gather, a regrouping of axes, or an index that leaves the operand: what lies beyond the edge
+    of a part of a buffer is the buffer's next element, not nothing.
+    """
+    if access.contiguous:
+        return True
+    sizes = dict(form.dims)
+    for level in form.levels:
+        sizes |= level
+    extents = shape if operand.shape is None else operand.shape
+    index = [i for i in operand.index if isinstance(i, Affine)]
+    inside = len(index) == len(extents) and all(
+        i.in_range(e, sizes) for i, e in zip(index, extents, strict=True)
+    )
+    if not inside:
+        return False
+    try:
+        return _read(access, operand, shape) is not None
+    except NotAffineError:
+        return False
+
+
 def _read(access: Access, operand: Operand, shape: tuple[int, ...]) -> Read:
-    """The operand's index seen through the access."""
+    """The operand's index seen through the access. Raises NotAffineError where the two do not compose."""
     if operand.shape is not None and operand.shape != shape:
-        reshaped = _reshaped(access, operand.shape)
-        assert reshaped is not None, "a form regroups axes of contiguous operands only"
-        return Read(reshaped.buffer, operand.shape, operand.index, operand.fill)
+        reshaped = _reshaped(access, operand.shape, shape)
+        if reshaped is None:
+            raise NotAffineError
+        access = reshaped
     if access.contiguous:
         return Read(access.buffer, access.shape, operand.index, operand.fill)
     mapping = {str(i): a for i, a in enumerate(operand.index) if isinstance(a, Affine)}
-    index = tuple(
-        operand.index[int(a.terms[0][0])] if _is_gathered(a, operand) else a.substitute(mapping)
-        for a in access.index
-    )
+    index = tuple(a.substitute(mapping) for a in access.index)
     return Read(access.buffer, access.shape, index, operand.fill)
-
-
-def _is_gathered(a: Affine, operand: Operand) -> bool:
-    return (
-        len(a.terms) == 1
-        and a == dim(a.terms[0][0])
-        and isinstance(operand.index[int(a.terms[0][0])], Scalar)
-    )
 
 
 # ---- Evaluating graphs ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from teeny_embed.api.program import Program, check_finite
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.module import Module, NodeFunction, build_module
 from teeny_embed.emit_c.render import VERSION, Identity, render
-from teeny_embed.errors import DataError, PlanError
+from teeny_embed.errors import DataError, GraphError, PlanError
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import VariableBuffers, lower
 from teeny_embed.kernels.choose import choose, prepare
@@ -60,6 +60,9 @@ def build(
     Files are written only after everything succeeded; an existing directory is replaced file by file.
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError.
     """
+    if not isinstance(program, Program):
+        hint = "te.Program(name, infer=te.trace(net, x))"
+        raise GraphError(f"a {type(program).__name__} is no Program", hint=hint)
     found = targets.load(target)
     program = program.bind(dims or {})
     check_finite(program)
@@ -174,6 +177,9 @@ def _node_row(node: NodeFunction) -> dict[str, Any]:
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:
     """All files or none: they are written beside the directory first."""
+    if blocked := [name for name in files if (directory / name).is_dir()]:
+        where = str(directory / blocked[0])
+        raise DataError("the files cannot be written: this is a directory", where=where)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teeny_embed.api.building import Build
+from teeny_embed.api.program import Program
 from teeny_embed.api.running import call, expect_ok, open_runner
-from teeny_embed.api.samples import batches, cast, inputs_of
+from teeny_embed.api.samples import as_array, batches, cast, generator, inputs_of
 from teeny_embed.deploy.runner import Array, Runner, entry_index
 from teeny_embed.deploy.status import ERR_NONFINITE
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
@@ -77,12 +78,19 @@ def fit(
     stops early after `patience` epochs without a better one, when score or loss reaches `target`, or
     when the loss is not finite or `divergence` times that of the first epoch. Raises DataError.
     """
-    if epochs < 1:
-        raise DataError(f"{epochs} epochs are no training", hint="give at least 1")
+    _check_count("epochs", epochs, 1)
+    _check_count("patience", 0 if patience is None else patience, 0)
+    if isinstance(model, Program):
+        raise DataError("a Program is no Build", hint="te.fit(te.build(program), ...)")
     with _opened(model, on) as runner:
         training = _Training(runner, _DataSet(runner.interface, data, labels, batch), lr, epochs, progress)
         stop = _Stop(patience, target, divergence, validation is not None)
         return training.run(stop, lambda: score(runner, *validation) if validation else None, seed)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise DataError(f"{name} = {value!r}", hint=f"{name}: an integer, at least {least}")
 
 
 def score(runner: Runner, data: Data, labels: npt.ArrayLike) -> float:
@@ -93,13 +101,17 @@ def score(runner: Runner, data: Data, labels: npt.ArrayLike) -> float:
     entry = _entry(runner.interface, "infer")
     arguments = inputs_of(entry)
     arrays = _arrays(data, arguments)
-    wanted = np.asarray(labels)
+    wanted = as_array(labels, "labels")
     batch = arguments[0].shape[0] if arguments[0].shape else 1
     _same_length([*arrays, wanted], batch)
     found = [next(iter(call(runner, "infer", b).values())) for b in batches(arrays, arguments, batch)]
     answers = np.concatenate([each.reshape(batch, -1) for each in found])
     wanted = wanted[: len(answers)]
-    if wanted.dtype.kind in "iu":
+    classes = wanted.dtype.kind in "iu"
+    if wanted[0].size != (1 if classes else answers[0].size):
+        hint = "integers are classes, one per sample; floats are targets of the shape of the output"
+        raise DataError(f"labels are {wanted.dtype}{list(wanted.shape)}", hint=hint)
+    if classes:
         return float(np.mean(answers.argmax(axis=1) == wanted.reshape(len(answers))))
     return -float(np.mean(np.square(answers - wanted.reshape(answers.shape), dtype=np.float64)))
 
@@ -145,7 +157,7 @@ def _arrays(data: Data, arguments: list[Argument]) -> list[Array]:
 
 def _samples(array: Any, argument: Argument, batch: int) -> Array:
     """An array of samples: what is behind its first axis is as in the argument."""
-    given = np.asarray(array)
+    given = as_array(array, argument.name)
     if given.ndim == 0 or given.shape[1:] != argument.shape[1:]:
         shape = ", ".join(map(str, ("N", *argument.shape[1:])))
         raise DataError(f"{argument.name} has shape {list(given.shape)}, expected [{shape}]")
@@ -196,7 +208,7 @@ class _Training:
         self.losses: list[float] = []
 
     def run(self, stop: _Stop, validate: Callable[[], float | None], seed: int) -> FitReport:
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         epochs: list[Epoch] = []
         best = self.runner.read_state()
         why = None

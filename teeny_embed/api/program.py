@@ -12,7 +12,7 @@ from teeny_embed.emit_c.names import identifier
 from teeny_embed.errors import DataError, DTypeError, GraphError
 from teeny_embed.graph.canonicalize import canonicalize, freeze
 from teeny_embed.graph.deferred import DeferredGraph, UnboundInput
-from teeny_embed.graph.node import CONSTANT, Graph, Variable, locating, print_graph
+from teeny_embed.graph.node import CONSTANT, Graph, Variable, expect_mapping, load, locating, print_graph
 from teeny_embed.graph.node import verify as verify_graph
 from teeny_embed.graph.types import TensorType
 
@@ -96,16 +96,15 @@ class Program:
     def load(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """Sets variables by name, such as `FitReport.state`: what the next build starts from.
 
-        Others keep their values. Raises DataError.
+        Others keep their values; all do if one is refused. Raises DataError.
         """
         variables = {variable.name: variable for variable in self.variables()}
         with locating("load"):
+            expect_mapping(values)
             if unknown := [name for name in values if name not in variables]:
                 hint = "it has " + ", ".join(variables)
                 raise DataError(f"{self.name} has no variable {unknown[0]!r}", hint=hint)
-            for name, value in values.items():
-                variables[name].set(value)
-                variables[name].start_from(variables[name].value)
+            load(variables, values)
         self._canonicalize()
 
     def text(self) -> str:
@@ -114,8 +113,8 @@ class Program:
 
 
 def _check_names(name: str, entries: list[str]) -> None:
-    if identifier(name) != name or name != name.lower():
-        hint = f"try {identifier(name.lower())!r}"
+    if identifier(str(name)) != name or name != name.lower():
+        hint = f"try {identifier(str(name).lower())!r}"
         raise GraphError("the name is no lower-case C identifier", hint=hint)
     if not entries:
         raise GraphError("it has no entry points", hint="te.Program(name, infer=te.trace(net, x))")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,14 @@ def rates(graph: Graph) -> list[str]:
 # ---- Random -------------------------------------------------------------------------------------------
 
 
+def generator(seed: int) -> np.random.Generator:
+    """NumPy's generator. Raises DataError for a seed that it does not take."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"seed {seed!r}: {error}", hint="give an integer, at least 0") from None
+
+
 def draw(entry: EntryPoint, graph: Graph, rng: np.random.Generator, lr: float) -> dict[str, Array]:
     """Inputs that the entry point accepts: normal floats, integers in range, `lr` for learning rates."""
     bounds = {check.node.name: check.bound for check in graph.checks if check.kind == "range"}
@@ -63,7 +73,7 @@ def read_vectors(path: Path) -> dict[str, Array]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataError("the file is no .npz archive", where=str(path))
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"the vectors cannot be read: {error}", where=str(path)) from None
 
 
@@ -80,6 +90,10 @@ def matching(interface: Interface, graphs: Mapping[str, Graph], vectors: Arrays)
             f"they hold {', '.join(vectors) or 'nothing'}; name it {missing!r}, or by position in0, in1, ..."
         )
         raise DataError(f"the vectors lack input {missing!r} of {first.name}", hint=hint)
+    known = {name for entry in interface.entry_points for name in _names(entry)}
+    if unknown := sorted(set(vectors) - known):
+        hint = f"known are {', '.join(sorted(known))}"
+        raise DataError(f"the vectors hold {unknown[0]!r}, which is no input or output", hint=hint)
     return found if set(vectors) & {a.name for e in found for a in inputs_of(e)} else found[:1]
 
 
@@ -98,6 +112,13 @@ def samples(
         yield fixed | {n: a[i] for n, a in inputs.items()}, {n: a[i] for n, a in outputs.items()}
 
 
+def _names(entry: EntryPoint) -> Iterator[str]:
+    """What an array in vectors for this entry point may be called."""
+    for prefix, arguments in (("in", inputs_of(entry)), ("out", outputs_of(entry))):
+        for position, argument in enumerate(arguments):
+            yield from (argument.name, f"{prefix}{position}")
+
+
 def _missing(entry: EntryPoint, graph: Graph, vectors: Arrays) -> list[str]:
     fixed, arguments = rates(graph), inputs_of(entry)
     names = [(a.name, f"in{position}") for position, a in enumerate(arguments) if a.name not in fixed]
@@ -113,9 +134,21 @@ def _pick(vectors: Arrays, arguments: list[Argument], prefix: str) -> dict[str, 
     return found
 
 
+def as_array(value: npt.ArrayLike, name: str) -> Array:
+    """`value` as an array of numbers. Raises DataError."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        hint = "give numbers, or a regular list of them"
+        raise DataError(f"{name} is no array: {error}", hint=hint) from None
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} holds no numbers but {array.dtype}", hint="give numbers, or booleans")
+    return array
+
+
 def as_samples(array: npt.ArrayLike, argument: Argument) -> Array:
     """[samples, *shape] of the argument's dtype; a leading extent 1 of the shape may be left out."""
-    given = np.asarray(array)
+    given = as_array(array, argument.name)
     shapes = [argument.shape, argument.shape[1:]] if argument.shape[:1] == (1,) else [argument.shape]
     if given.ndim == 0 or given.shape[1:] not in shapes:
         raise DataError(
@@ -132,9 +165,9 @@ def cast(array: Array, argument: Argument) -> Array:
         return array
     with np.errstate(all="ignore"):
         converted = array.astype(wanted)
-    exact = wanted.kind == "f" and array.dtype.kind in "fiub"
-    if not exact and (array.dtype.kind not in "iub" or not np.array_equal(converted, array)):
-        raise DataError(f"{argument.name} is {array.dtype}: values would change as {wanted}")
+    if wanted.kind != "f" and (array.dtype.kind == "f" or not np.array_equal(converted, array)):
+        hint = f'convert it with .astype("{wanted}")'
+        raise DataError(f"{argument.name} is {array.dtype}: values would change as {wanted}", hint=hint)
     return converted
 
 

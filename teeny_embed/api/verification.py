@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ import numpy as np
 from teeny_embed.api.blame import first_differing_node
 from teeny_embed.api.building import Build
 from teeny_embed.api.running import differing_bits, open_runner
-from teeny_embed.api.samples import Arrays, draw, matching, samples
+from teeny_embed.api.samples import Arrays, draw, generator, matching, samples
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.deploy.status import OK
 from teeny_embed.emit_c.interface import EntryPoint
 from teeny_embed.errors import DataError, VerificationError
+
+RANDOM_STEPS = 20
+"""Calls of each entry point with random inputs, if not given."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def compare(
     build: Build,
     on: str = "host",
     *,
-    steps: int = 20,
+    steps: int | None = None,
     lr: float = 0.01,
     vectors: Arrays | None = None,
     tolerance: float = 0.0,
@@ -100,16 +104,23 @@ def compare(
     compiler: str | None = None,
     flags: Sequence[str] | None = None,
 ) -> VerificationReport:
-    """Runs all entry points in turn, `steps` times, in NumPy and on "host" or "qemu", from the initial state.
+    """Runs all entry points in turn, in NumPy and on "host" or "qemu", from the initial state.
 
     Compared are each status, each output, and after a call that may change it the whole state. Inputs
-    are random (from `seed`), or `vectors` (see `samples.matching`), as many as there are. Outputs in the
-    vectors may be off by `tolerance`. `compiler` and `flags` are those of `open_runner`. Raises DataError,
-    ToolError, DeviceError.
+    are random (from `seed`), 20 times, or `vectors` (see `samples.matching`), all of them; or `steps` of
+    either. Outputs in the vectors may be off by `tolerance`. `compiler` and `flags` are those of
+    `open_runner`. Raises DataError, ToolError, DeviceError.
     """
     if not (np.isfinite(lr) and lr >= 0):
         raise DataError(f"a learning rate of {lr:g} is none", hint="give a finite number, at least 0")
-    feeds = _drawn(build, steps, lr, seed) if vectors is None else _given(build, vectors, lr)
+    if not tolerance >= 0:
+        raise DataError(f"a tolerance of {tolerance:g} is none", hint="give a number, at least 0")
+    if steps is not None and steps < 1:
+        raise DataError(f"{steps} steps compare nothing", hint="give at least 1")
+    if vectors is None:
+        feeds = _drawn(build, RANDOM_STEPS if steps is None else steps, lr, generator(seed))
+    else:
+        feeds = _given(build, vectors, steps, lr)
     with (
         open_runner(build, on, compiler, flags) as device,
         open_runner(build, "numpy") as reference,
@@ -133,19 +144,17 @@ Feed = tuple[EntryPoint, dict[str, Array], dict[str, Array]]
 """An entry point, its inputs, and outputs that are expected, if known."""
 
 
-def _drawn(build: Build, steps: int, lr: float, seed: int) -> Iterator[Feed]:
-    if steps < 1:
-        raise DataError(f"{steps} steps compare nothing", hint="give at least 1")
-    rng = np.random.default_rng(seed)
+def _drawn(build: Build, steps: int, lr: float, rng: np.random.Generator) -> Iterator[Feed]:
     for _ in range(steps):
         for entry in build.interface.entry_points:
             yield entry, draw(entry, build.program.entry_points[entry.name], rng, lr), {}
 
 
-def _given(build: Build, vectors: Arrays, lr: float) -> Iterator[Feed]:
+def _given(build: Build, vectors: Arrays, steps: int | None, lr: float) -> Iterator[Feed]:
     """The entry points whose inputs the vectors hold."""
     for entry in matching(build.interface, build.program.entry_points, vectors):
-        for inputs, expected in samples(entry, build.program.entry_points[entry.name], vectors, lr):
+        calls = samples(entry, build.program.entry_points[entry.name], vectors, lr)
+        for inputs, expected in islice(calls, steps):
             yield entry, inputs, expected
 
 

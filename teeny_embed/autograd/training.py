@@ -11,7 +11,7 @@ from teeny_embed.autograd.reverse import grad
 from teeny_embed.errors import GraphError, ShapeError
 from teeny_embed.graph.canonicalize import simplify_forward
 from teeny_embed.graph.deferred import DeferredGraph
-from teeny_embed.graph.node import VARIABLE, Graph, Variable, locating, name_scope, topological
+from teeny_embed.graph.node import VARIABLE, Graph, Variable, locating, name_scope, topological, user_line
 from teeny_embed.graph.tensor import Tensor, check, input, trace
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -54,6 +54,9 @@ def train_step(
         check("rate", rate)
         with training():
             prediction = net(*data)
+            if prediction is None:
+                hint = "return a Tensor: has forward a return?"
+                raise GraphError("train_step: the net returned None", user_line(), hint)
             with name_scope("loss"):
                 value = loss(prediction, target)
         with locating("train_step"):
@@ -67,12 +70,12 @@ def train_step(
         return {"loss": value}
 
     with locating("train_step"):
-        _check_arguments(net, loss, optimizer, inputs)
+        _check_arguments(net, loss, optimizer, clip, inputs)
     return trace(step, *inputs, input("learning_rate", ()))
 
 
-def _check_arguments(net: Any, loss: Any, optimizer: Any, inputs: Sequence[Any]) -> None:
-    for name, value in (("net", net), ("loss", loss), ("optimizer", optimizer)):
+def _check_arguments(net: Any, loss: Any, optimizer: Any, clip: Any, inputs: Sequence[Any]) -> None:
+    for name, value in (("net", net), ("loss", loss), ("optimizer", optimizer), ("clip", clip or callable)):
         if not callable(value) or isinstance(value, type):
             made = f"a class: make one, {value.__name__}()" if isinstance(value, type) else f"{value!r}"
             hint = "train_step(net, nn.cross_entropy, nn.SGD(), image, label)"

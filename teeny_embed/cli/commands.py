@@ -21,7 +21,7 @@ from rich.table import Table
 from teeny_embed import api
 from teeny_embed import target as targets
 from teeny_embed.api.initial import KINDS
-from teeny_embed.api.samples import draw, matching, read_vectors, samples
+from teeny_embed.api.samples import draw, generator, matching, read_vectors, samples
 from teeny_embed.cli import demo as digits_demo
 from teeny_embed.cli.model import Model, extents
 from teeny_embed.deploy.runner import Array, entry_index
@@ -157,11 +157,10 @@ def verify(
     samples: int | None, tolerance: float, compiler: str | None, flags: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL in C with NumPy, bit for bit. Exits with 1 and names the node if one bit differs."""
-    given = {key: array[:samples] for key, array in read_vectors(vectors).items()} if vectors else None
-    steps = 20 if samples is None else samples
+    given = read_vectors(vectors) if vectors else None
     with _built(model, on) as build:
         report = api.compare(
-            build, on, steps=steps, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
+            build, on, steps=samples, lr=lr, vectors=given, tolerance=tolerance, seed=seed,
             compiler=compiler, flags=flags or None,
         )  # fmt: skip
     if as_json:
@@ -190,7 +189,7 @@ def profile(model: Model, as_json: bool) -> None:
 @_vectors
 @_random
 @click.option("--entry", help="Entry point; the first that the vectors fit if not given.")
-@click.option("--samples", default=1, show_default=True, help="Random samples, if there are no vectors.")
+@click.option("--samples", type=click.IntRange(1), default=1, help="Random samples, if there are no vectors.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.npz", help="Write the outputs here.")
 @_json
 def run(
@@ -205,12 +204,19 @@ def run(
             rows = [api.call(runner, entry_name, inputs) for entry_name, inputs in feeds]
     outputs = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     if out:
-        np.savez(out, **outputs)  # type: ignore[arg-type]
+        _save(out, outputs)
     if as_json:
         _print_json({key: array.tolist() for key, array in outputs.items()})
     else:
         for key, array in outputs.items():
             click.echo(f"{key} {array.dtype}{list(array.shape)}\n{array}")
+
+
+def _save(path: Path, arrays: dict[str, Array]) -> None:
+    try:
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        raise DataError(f"the outputs cannot be written: {error.strerror}", where=str(path)) from None
 
 
 def _feeds(
@@ -225,8 +231,8 @@ def _feeds(
     if given is not None:
         yield from ((chosen.name, inputs) for inputs, _ in samples(chosen, graphs[chosen.name], given, lr))
         return
-    rng = np.random.default_rng(seed)
-    for _ in range(max(1, count)):
+    rng = generator(seed)
+    for _ in range(count):
         yield chosen.name, draw(chosen, graphs[chosen.name], rng, lr)
 
 

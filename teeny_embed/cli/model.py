@@ -15,6 +15,8 @@ from teeny_embed.errors import DataError, TeenyError
 
 QEMU_TARGET = "cortex-m4f"
 """What `--on qemu` takes if no target is given."""
+MODULE_NAME = "__model__"
+"""What the file is imported as: its own name may be that of another module."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def extents(dims: Sequence[str]) -> dict[str, int]:
     found = {}
     for text in dims:
         name, _, number = text.partition("=")
-        if not number.isdigit():
+        if not number.isdecimal():
             raise DataError(f"--dim {text} gives no extent", hint="write --dim N=8")
         found[name] = int(number)
     return found
@@ -61,14 +63,14 @@ def load_program(model: str) -> Program:
 
 
 def _module(path: Path) -> ModuleType:
-    """The executed file; what stands beside it can be imported."""
+    """The executed file; what stands beside it can be imported, but hides no installed module."""
     if not path.is_file():
         raise DataError("there is no such file", where=str(path))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
+    sys.path.append(str(path.resolve().parent))
+    sys.modules[MODULE_NAME] = module
     _run(lambda: spec.loader.exec_module(module) if spec.loader else None, str(path))
     return module
 
@@ -87,5 +89,5 @@ def _run(function: Any, where: str) -> Any:
         return function()
     except TeenyError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"the model fails: {type(error).__name__}: {error}", where=where) from error

@@ -26,11 +26,11 @@ _BARE_METAL_FLAGS = (
 # Without the last one gcc turns the loops of memset and memcpy into calls of themselves.
 _FIRMWARE_FLAGS = ("-Os", "-Wall", "-Wextra", "-Werror", "-fno-tree-loop-distribute-patterns")
 
+_BINUTILS = ("nm", "objdump", "readelf", "size")
 _PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi",
-    "arm-none-eabi-nm": "binutils-arm-none-eabi",
-    "arm-none-eabi-objdump": "binutils-arm-none-eabi",
-    "arm-none-eabi-size": "binutils-arm-none-eabi",
+    **{f"arm-none-eabi-{tool}": "binutils-arm-none-eabi" for tool in _BINUTILS},
+    **dict.fromkeys(_BINUTILS, "binutils"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from teeny_embed.emit_c.nest import Segment, segments
 from teeny_embed.emit_c.scalar_printer import function_definition
 from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
 from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, state_bytes, state_members
+from teeny_embed.errors import GraphError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Buffer, Step
@@ -129,6 +130,15 @@ def build_module(
     return _Builder(name, plan, choose, drawn).module()
 
 
+def _check_entry_names(name: str, entries: Sequence[str]) -> None:
+    """Entry points become C functions beside those that every module has."""
+    taken = {*OWN_NAMES, *helpers.names(), *s.FUNCTIONS}
+    for entry in entries:
+        if identifier(entry) != entry or entry in taken:
+            hint = f"try {entry + '_step' if entry in taken else identifier(entry)!r}"
+            raise GraphError(f"entry point {entry!r} of {name!r} cannot name a C function", hint=hint)
+
+
 class _Builder:
     def __init__(
         self, name: str, plan: Plan, choose: Callable[[Step], Choice], drawn: Collection[Variable]
@@ -141,6 +151,7 @@ class _Builder:
         roots = [r for e in plan.entries for step in e.schedule.steps for r in _scalars(step)]
         self.functions = s.functions_used([*roots, *map(drawn_element, drawn)])
         entries = [e.schedule.name for e in plan.entries]
+        _check_entry_names(name, entries)
         self.names = Names((*OWN_NAMES, *helpers.names(), *entries, *(f.name for f in self.functions)))
         self.argument_names = {b: n for e in plan.entries for b, n in argument_names(e.schedule).items()}
         self.counts: dict[str, Count] = {}

@@ -78,7 +78,7 @@ _KEYWORDS = frozenset(
 def identifier(text: str) -> str:
     """`text` with everything that C does not allow in a name replaced by underscores."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
-    if name[0].isdigit() or name in _KEYWORDS:
+    if name[0].isdigit() or name in _KEYWORDS or name == "NULL" or name.upper().startswith("TE_"):
         name = f"x_{name}"
     return name
 

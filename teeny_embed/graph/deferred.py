@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, NoReturn
 
 from teeny_embed.errors import GraphError
@@ -25,6 +26,9 @@ class UnboundInput(Tensor):
 
     def __init__(self, name: str, extents: tuple[int | str, ...], dtype: str) -> None:
         self.name, self.extents, self.input_dtype, self.where = name, extents, dtype, user_line()
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.input_dtype}[{','.join(map(str, self.extents))}], {self.name})"
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -88,6 +92,5 @@ class DeferredGraph:
 def named_extents(shape: Sequence[Extent]) -> tuple[int | str, ...]:
     """None has a name, too: the first of a shape is "N", the batch; another is "D" and its axis."""
     first = next((axis for axis, e in enumerate(shape) if e is None), None)
-    return tuple(
-        ("N" if axis == first else f"D{axis}") if e is None else e for axis, e in enumerate(shape)
-    )
+    named = (("N" if axis == first else f"D{axis}") if e is None else e for axis, e in enumerate(shape))
+    return tuple(int(e) if isinstance(e, Integral) else e for e in named)

@@ -30,6 +30,8 @@ from teeny_embed.graph.spaces import (
 )
 from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Step
 
+LONGEST = 128  # operations of one step's epilogue: beyond that neither people nor compilers gain
+
 
 def fuse(schedule: Schedule) -> Schedule:
     """The fused schedule, its steps in a valid order."""
@@ -98,6 +100,8 @@ def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
     }
     outputs = [o for o in first.outputs if o.buffer in keep]
     outputs += [Output(o.buffer, s.substitute(o.value, scalars)) for o in second.outputs]
+    if _is_long([o.value for o in outputs]):
+        return None
     return normalize(
         Step(
             dims=first.dims,
@@ -259,7 +263,13 @@ def inline(producer: Step, user: Step) -> Step | None:
         value = {s.var(name, buffer.type.dtype): seen.outputs[0].value}
         reads = {n: r for n, r in result.reads.items() if n != name}
         result = replace(rewrite(replace(result, reads=reads), value), reads={**reads, **seen.reads})
+    if _is_long([*(f.update for f in result.folds), *(o.value for o in result.outputs)]):
+        return None
     return normalize(replace(result, sources=tuple(dict.fromkeys([*producer.sources, *user.sources]))))
+
+
+def _is_long(values: list[Scalar]) -> bool:
+    return sum(1 for _ in s.walk(values)) > LONGEST
 
 
 def _always_inside(read: Read, user: Step) -> bool:

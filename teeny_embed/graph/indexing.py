@@ -24,28 +24,31 @@ def slice_by_key(x: Tensor, key: Any) -> Tensor:
 def _keys(x: Tensor, key: Any) -> list[Any]:
     """One entry per axis."""
     keys = list(key) if isinstance(key, tuple) else [key]
-    missing = x.rank - sum(k is not Ellipsis for k in keys)
-    if missing < 0 or keys.count(Ellipsis) > 1:
+    dots = [at for at, k in enumerate(keys) if k is Ellipsis]  # not ==: a key may be an array
+    missing = x.rank - len(keys) + len(dots)
+    if missing < 0 or len(dots) > 1:
         raise ShapeError(f"{len(keys)} entries for {x.rank} axes", hint="give at most one per axis")
-    at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
+    at = dots[0] if dots else len(keys)
     return [*keys[:at], *[slice(None)] * missing, *keys[at + 1 :]]
 
 
 def _slice(key: Any, extent: int) -> tuple[int, int, int, bool]:
     """(start, stop, step, whether the axis stays)."""
+    try:
+        if not isinstance(key, slice):
+            position = index(key)
+        else:
+            start, stop, step = key.indices(extent)
+    except (TypeError, ValueError):
+        hint = "integers, slices and ... are; for positions in a tensor use te.take"
+        raise ShapeError(f"{key!r} is no index", hint=hint) from None
     if isinstance(key, slice):
-        start, stop, step = key.indices(extent)
         if step < 1 or start >= stop:
             raise ShapeError(
                 f"{key.start}:{key.stop}:{key.step} selects nothing of {extent}, or runs backwards",
                 hint="steps are positive, and at least one element must be left",
             )
         return start, stop, step, True
-    try:
-        position = index(key)
-    except TypeError:
-        hint = "integers, slices and ... are; for positions in a tensor use te.take"
-        raise ShapeError(f"{key!r} is no index", hint=hint) from None
     if not -extent <= position < extent:
         hint = "positions run from 0 upwards, or from -1 backwards"
         raise ShapeError(f"position {position} of {extent}", hint=hint)

@@ -64,8 +64,8 @@ class Variable:
     def type(self) -> TensorType:
         return TensorType(tuple(self.value.shape), self.value.dtype.name)
 
-    def set(self, value: Any) -> None:
-        """Replace the current value; realised tensors that depend on it are computed anew when asked."""
+    def fitted(self, value: Any) -> Array:
+        """A copy of `value` with this variable's shape and dtype. Raises DataError."""
         try:
             array = np.array(value, dtype=self.value.dtype)
         except (OverflowError, TypeError, ValueError) as error:
@@ -75,11 +75,29 @@ class Variable:
             hint = "transpose or reshape it: filters are OHWI, weights [outputs, inputs]"
             shapes = f"{list(array.shape)} for {self.name!r} of shape {list(self.value.shape)}"
             raise DataError(f"value of shape {shapes}", hint=hint)
-        self.value = array
+        return array
+
+    def set(self, value: Any) -> None:
+        """Replace the current value; realised tensors that depend on it are computed anew when asked."""
+        self.value = self.fitted(value)
         self.version += 1
 
     def reset(self) -> None:
         self.set(self.initial)
+
+
+def load(variables: Mapping[str, Variable], values: Mapping[str, Any]) -> None:
+    """Gives variables new values to start from, by name: all of them, or none if one does not fit."""
+    fitted = {name: variables[name].fitted(value) for name, value in values.items()}
+    for name, value in fitted.items():
+        variables[name].start_from(value)
+
+
+def expect_mapping(values: Any) -> None:
+    """Raises DataError for what are no values by name."""
+    if not isinstance(values, Mapping):
+        hint = "give a dict of arrays, such as FitReport.state or Module.state_dict()"
+        raise DataError(f"a {type(values).__name__} holds no values by name", hint=hint)
 
 
 @dataclass(frozen=True, eq=False)

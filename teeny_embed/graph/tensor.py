@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from teeny_embed.errors import DTypeError, GraphError, ShapeError
 from teeny_embed.graph import node as nodes
@@ -64,7 +65,12 @@ class Tensor:
     def __float__(self) -> float:
         return float(self.numpy())
 
+    def __int__(self) -> int:
+        return int(self.numpy())
+
     def __repr__(self) -> str:
+        if any(node.op is nodes.INPUT for node in nodes.topological((self.node,))):
+            return f"Tensor({self.type}, {self.node.name})"
         return f"Tensor({self.numpy()!r}, {self.node.name})"
 
     def __len__(self) -> int:
@@ -138,7 +144,7 @@ class Tensor:
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same elements, row-major, in another shape; one extent may be -1."""
-        target = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        target = shape[0] if len(shape) == 1 and isinstance(shape[0], Iterable) else shape
         return call("reshape", self, shape=tuple(target))
 
     def transpose(self, *axes: int) -> Tensor:
@@ -151,8 +157,17 @@ class Tensor:
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         return call("mean", self, axes=axis, keepdims=keepdims)
 
-    def astype(self, dtype: str) -> Tensor:
-        return self if dtype == self.dtype else call("cast", self, dtype=dtype)
+    def astype(self, dtype: npt.DTypeLike) -> Tensor:
+        name = dtype_name(dtype)
+        return self if name == self.dtype else call("cast", self, dtype=name)
+
+
+def dtype_name(dtype: Any) -> str:
+    """NumPy's name of np.float32 and the like; names as they are. Raises DTypeError."""
+    try:
+        return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is no dtype", nodes.user_line(), 'such as "float32"') from None
 
 
 def call(name: str, *operands: Tensor, **attributes: Any) -> Tensor:
@@ -192,7 +207,7 @@ def _array(value: Any, dtype: str | None) -> Array:
         raise DTypeError(f"{value!r} is no tensor of {dtype or 'numbers'}: {error}", hint=hint) from None
 
 
-def input(name: str, shape: Sequence[Extent], dtype: str = "float32") -> Tensor:
+def input(name: str, shape: Sequence[Extent], dtype: npt.DTypeLike = "float32") -> Tensor:
     """A placeholder, given at each call: a pointer argument, or a value if its rank is 0.
 
     The name becomes that of a C argument. An extent may be a name, too, or None, which is the name "N": bound
@@ -206,9 +221,9 @@ def input(name: str, shape: Sequence[Extent], dtype: str = "float32") -> Tensor:
             raise ShapeError(f"shape {shape!r} is no tuple", hint=f"({shape},), or () for one value")
         extents = named_extents(shape)
         fixed = tuple(e for e in extents if not isinstance(e, str))
-        type = TensorType(fixed, dtype)
+        type = TensorType(fixed, dtype_name(dtype))
     if len(fixed) < len(extents):
-        return UnboundInput(name, extents, dtype)
+        return UnboundInput(name, extents, type.dtype)
     return Tensor(make_node(nodes.INPUT, (), {"type": type}, name))
 
 
@@ -357,6 +372,8 @@ def _named(result: Any, names: Sequence[str] | None) -> dict[str, Tensor]:
     if names is not None and len(names) != len(values):
         hint = "give one name for each output"
         raise GraphError(f"{len(names)} names for {len(values)} outputs", hint=hint)
+    if names is not None and len(set(names)) != len(names):
+        raise GraphError(f"two outputs have one name: {', '.join(names)}", hint="give each its own name")
     return dict(zip(names or default, map(_output, values), strict=True))
 
 

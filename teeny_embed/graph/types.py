@@ -35,6 +35,9 @@ class TensorType:
             hint = "nothing is empty; an extent that is bound later is None or a name"
             raise ShapeError(f"shape {self.shape}: every extent must be an integer >= 1", hint=hint)
 
+        if self.count >= 1 << 31:
+            raise ShapeError(f"shape {self.shape} has {self.count} elements", hint="at most 2^31 - 1")
+
     @property
     def rank(self) -> int:
         return len(self.shape)

@@ -6,12 +6,12 @@ Initial weights and biases are uniform in +-1 / sqrt(fan in), as torch's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod, sqrt
+from math import inf, prod, sqrt
 
 from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph.node import locating
 from teeny_embed.graph.tensor import Tensor, call, read
-from teeny_embed.nn.checks import per_dim, positive
+from teeny_embed.nn.checks import per_dim, positive, within
 from teeny_embed.nn.module import Module, filled, uniform
 
 Extents = int | Sequence[int]
@@ -28,10 +28,10 @@ def pairs(padding: Padding, extents: Sequence[int], spans: Sequence[int], stride
     hint = 'padding: a number, one per spatial dim, (before, after) per spatial dim, or "same"'
     if isinstance(padding, str):
         raise AttributeValueError(f"padding = {padding!r}", hint=hint)
-    entries = (padding,) * len(extents) if isinstance(padding, int) else tuple(padding)
+    entries = tuple(padding) if isinstance(padding, Sequence) else (padding,) * len(extents)
     if len(entries) != len(extents):
         raise AttributeValueError(f"padding = {padding!r} for {len(extents)} spatial dims", hint=hint)
-    return tuple((p, p) if isinstance(p, int) else p for p in entries)
+    return tuple((p, p) if isinstance(p, Integral) else p for p in entries)
 
 
 class Linear(Module):
@@ -131,10 +131,11 @@ class LayerNorm(Module):
     kind = "layer_norm"
 
     def __init__(self, shape: Extents, epsilon: float = 1e-5) -> None:
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
         with locating(type(self).__name__):
             for extent in extents:
                 positive(shape=extent)
+            within(0, inf, epsilon=epsilon)
         self.weight, self.bias = filled(*extents, value=1.0), filled(*extents, value=0.0)
         self.epsilon = epsilon
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 from teeny_embed.errors import ShapeError
-from teeny_embed.graph.node import user_line
+from teeny_embed.graph.node import locating, user_line
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, as_tensor, binary, call
+from teeny_embed.nn.checks import within
 
 
 def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
@@ -46,6 +47,8 @@ def l1(prediction: Tensor, target: Tensor) -> Tensor:
 
 def huber(prediction: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
     """Mean of error^2 / 2 where |error| < delta, else delta (|error| - delta / 2)."""
+    with locating("huber"):
+        within(0, inf, delta=delta)
     error = _difference(prediction, target)
     size = call("abs", error)
     return where(size < delta, error * error * 0.5, (size - 0.5 * delta) * delta).mean()

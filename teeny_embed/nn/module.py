@@ -14,7 +14,16 @@ from teeny_embed.autograd.training import is_training
 from teeny_embed.errors import DataError, GraphError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.functions import initial_value
-from teeny_embed.graph.node import Array, UniformDraw, Variable, locating, name_scope, scoped
+from teeny_embed.graph.node import (
+    Array,
+    UniformDraw,
+    Variable,
+    expect_mapping,
+    load,
+    locating,
+    name_scope,
+    scoped,
+)
 from teeny_embed.graph.tensor import Tensor, as_tensor, assign, call, read
 
 _UNDRAWN = -1  # stream of a parameter that was not drawn yet
@@ -165,16 +174,15 @@ class Module:
         return self
 
     def load(self, values: Mapping[str, Any]) -> Self:
-        """Sets every variable, by name: current and initial value. Names and shapes must agree."""
+        """Sets every variable, by name: current and initial value. Refuses all if one has no fit."""
         self._prepare()
         variables = dict(self.named_variables())
         with locating("load"):
+            expect_mapping(values)
             if missing := sorted(variables.keys() ^ values.keys()):
                 side = "the values lack" if missing[0] in variables else "the net has no"
                 raise DataError(f"{side} {missing[0]!r}", hint=f"the net has {', '.join(variables)}")
-            for name, variable in variables.items():
-                variable.set(values[name])
-                variable.start_from(variable.value)
+            load(variables, values)
         return self
 
     def state_dict(self) -> dict[str, Array]:

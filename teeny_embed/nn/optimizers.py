@@ -21,10 +21,10 @@ from teeny_embed.nn.checks import within
 class Optimizer(ABC):
     """State by name, weight decay, and one update per parameter."""
 
-    def __init__(self, weight_decay: float = 0.0, **rates: float) -> None:
-        """`rates` are numbers in [0, 1)."""
+    def __init__(self, weight_decay: float = 0.0, *, epsilon: float = 0.0, **rates: float) -> None:
+        """`rates` are numbers in [0, 1), the others at least 0."""
         with locating(type(self).__name__):
-            within(0, inf, weight_decay=weight_decay)
+            within(0, inf, weight_decay=weight_decay, epsilon=epsilon)
             within(0, 1, **rates)
         self.weight_decay = weight_decay
         self._state: dict[tuple[Variable | None, str], Variable] = {}
@@ -89,7 +89,7 @@ class Adam(Optimizer):
     def __init__(
         self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.0
     ) -> None:
-        super().__init__(weight_decay, beta1=beta1, beta2=beta2)
+        super().__init__(weight_decay, epsilon=epsilon, beta1=beta1, beta2=beta2)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
     def begin(self, rate: Tensor) -> tuple[Tensor, ...]:
@@ -140,7 +140,7 @@ class RMSprop(Optimizer):
     def __init__(
         self, alpha: float = 0.99, epsilon: float = 1e-8, momentum: float = 0.0, weight_decay: float = 0.0
     ) -> None:
-        super().__init__(weight_decay, alpha=alpha, momentum=momentum)
+        super().__init__(weight_decay, epsilon=epsilon, alpha=alpha, momentum=momentum)
         self.alpha, self.epsilon, self.momentum = alpha, epsilon, momentum
 
     def update(self, parameter: Variable, g: Tensor, *shared: Tensor) -> Tensor:

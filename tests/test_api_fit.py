@@ -108,7 +108,7 @@ def test_wider_types_are_narrowed_without_loss(build: te.Build) -> None:
         (POINTS, LABELS + 1, {}, "TE_ERR_RANGE"),
         (POINTS, LABELS, {"lr": float("nan")}, "TE_ERR_ARGUMENT"),
         (POINTS, LABELS, {"batch": 4}, "batches of 8, not 4"),
-        (POINTS, LABELS, {"epochs": 0}, "0 epochs"),
+        (POINTS, LABELS, {"epochs": 0}, "epochs = 0"),
         (POINTS, LABELS, {"on": "moon"}, "no place 'moon'"),
         ([POINTS, POINTS], LABELS, {}, "expected"),
     ],

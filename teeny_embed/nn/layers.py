@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod, sqrt
+from numbers import Integral
 
 from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph.node import locating
@@ -31,7 +32,7 @@ def pairs(padding: Padding, extents: Sequence[int], spans: Sequence[int], stride
     entries = tuple(padding) if isinstance(padding, Sequence) else (padding,) * len(extents)
     if len(entries) != len(extents):
         raise AttributeValueError(f"padding = {padding!r} for {len(extents)} spatial dims", hint=hint)
-    return tuple((p, p) if isinstance(p, Integral) else p for p in entries)
+    return tuple((p[0], p[1]) if isinstance(p, tuple | list) else (int(p), int(p)) for p in entries)
 
 
 class Linear(Module):

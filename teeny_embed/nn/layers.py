@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod, sqrt
-from numbers import Integral
 
 from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph.node import locating

@@ -69,7 +69,8 @@ def _draw(argument: Argument, bound: int | None, rng: np.random.Generator) -> Ar
 def read_vectors(path: Path) -> dict[str, Array]:
     """The arrays of an .npz file. Raises DataError."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:  # closed here also where np.load fails
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataError("the file is no .npz archive", where=str(path))
             return {name: archive[name] for name in archive.files}

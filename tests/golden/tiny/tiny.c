@@ -25,30 +25,32 @@ TE_EXACT_FLOAT
 #endif
 
 TE_STATIC_ASSERT(sizeof(tiny_arena_t) >= TINY_ARENA_BYTES, tiny_arena_size);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0.at) == 0u, tiny_arena_conv0);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1.at) == 128u, tiny_arena_relu1);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0_2.at) == 32u, tiny_arena_conv0_2);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_2.at) == 0u, tiny_arena_relu1_2);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad.at) == 160u, tiny_arena_max_pool2_grad);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, linear4.at) == 40u, tiny_arena_linear4);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss.at) == 32u, tiny_arena_loss);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_2.at) == 32u, tiny_arena_loss_2);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_3.at) == 48u, tiny_arena_loss_3);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_grad.at) == 128u, tiny_arena_relu1_grad);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad_2.at) == 0u, tiny_arena_max_pool2_grad_2);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0.at) == 0u, tiny_arena_conv0_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1.at) == 128u, tiny_arena_relu1_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0_2.at) == 32u, tiny_arena_conv0_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_2.at) == 0u, tiny_arena_relu1_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad.at) == 160u,
+    tiny_arena_max_pool2_grad_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, linear4.at) == 40u, tiny_arena_linear4_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss.at) == 32u, tiny_arena_loss_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_2.at) == 32u, tiny_arena_loss_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_3.at) == 48u, tiny_arena_loss_3_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_grad.at) == 128u, tiny_arena_relu1_grad_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad_2.at) == 0u,
+    tiny_arena_max_pool2_grad_2_offset);
 TE_STATIC_ASSERT(sizeof(tiny_state_t) == TINY_STATE_BYTES, tiny_state_size);
-TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_weight) == 16u, tiny_state_conv0_weight);
-TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_bias) == 88u, tiny_state_conv0_bias);
-TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_weight) == 96u, tiny_state_linear4_weight);
-TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_bias) == 160u, tiny_state_linear4_bias);
+TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_weight) == 16u, tiny_state_conv0_weight_offset);
+TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_bias) == 88u, tiny_state_conv0_bias_offset);
+TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_weight) == 96u, tiny_state_linear4_weight_offset);
+TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_bias) == 160u, tiny_state_linear4_bias_offset);
 TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_bias_momentum) == 168u,
-    tiny_state_linear4_bias_momentum);
+    tiny_state_linear4_bias_momentum_offset);
 TE_STATIC_ASSERT(offsetof(tiny_state_t, linear4_weight_momentum) == 176u,
-    tiny_state_linear4_weight_momentum);
+    tiny_state_linear4_weight_momentum_offset);
 TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_weight_momentum) == 240u,
-    tiny_state_conv0_weight_momentum);
+    tiny_state_conv0_weight_momentum_offset);
 TE_STATIC_ASSERT(offsetof(tiny_state_t, conv0_bias_momentum) == 312u,
-    tiny_state_conv0_bias_momentum);
+    tiny_state_conv0_bias_momentum_offset);
 
 /* ==== 1 Scalar functions ============================================================================
  * Each is one expression, stated once; NumPy evaluates the same operations in the same order. */

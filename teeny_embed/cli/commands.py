@@ -267,8 +267,8 @@ FPGA system), and a model that does not fit is refused when it is built. Every b
 OPS_DOCUMENT = """\
 # Operators
 
-Printed by `teeny-embed ops --markdown`. `teeny_embed.graph.tensor.call(name, *operands, **attributes)`
-records any of them; layers of `nn` and the methods of `Tensor` are made of such calls. Layouts are NHWC and
+Printed by `teeny-embed ops --markdown`. `te.NAME(*operands, **attributes)` records
+any of them; layers of `nn` and the methods of `Tensor` are made of such calls. Layouts are NHWC and
 OHWI. An attribute shown without a value must be given. None is what its text says, or stride 1 (of a pool:
 its kernel), no padding, dilation 1.
 """

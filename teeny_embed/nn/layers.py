@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod, sqrt
+from numbers import Integral
 
 from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph.node import locating
@@ -31,7 +32,10 @@ def pairs(padding: Padding, extents: Sequence[int], spans: Sequence[int], stride
     entries = tuple(padding) if isinstance(padding, Sequence) else (padding,) * len(extents)
     if len(entries) != len(extents):
         raise AttributeValueError(f"padding = {padding!r} for {len(extents)} spatial dims", hint=hint)
-    return tuple((p[0], p[1]) if isinstance(p, tuple | list) else (int(p), int(p)) for p in entries)
+    found = [tuple(p) if isinstance(p, tuple | list) else (p, p) for p in entries]
+    if any(len(pair) != 2 or not all(isinstance(e, Integral) for e in pair) for pair in found):
+        raise AttributeValueError(f"padding = {padding!r}", hint=hint)
+    return tuple((int(before), int(after)) for before, after in found)
 
 
 class Linear(Module):

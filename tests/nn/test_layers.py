@@ -12,7 +12,7 @@ import pytest
 from teeny_embed import nn
 from teeny_embed.autograd.reverse import grad
 from teeny_embed.autograd.training import training
-from teeny_embed.errors import ShapeError, TeenyError
+from teeny_embed.errors import AttributeValueError, ShapeError, TeenyError
 from teeny_embed.graph.tensor import Tensor, constant
 
 Array = npt.NDArray[Any]
@@ -142,3 +142,9 @@ def test_cross_entropy_of_one_sample_takes_a_label_of_rank_0() -> None:
     logits = random(1, 4)
     loss = nn.cross_entropy(constant(logits), constant(2, "int32"))
     assert float(loss) == pytest.approx(np.log(np.exp(logits).sum()) - logits[0, 2], rel=1e-6)
+
+
+@pytest.mark.parametrize("padding", [1.5, ((1, 1, 1), (1, 1)), (1, 1.0)])
+def test_padding_is_whole_numbers_in_pairs(padding: object) -> None:
+    with pytest.raises(AttributeValueError, match="padding"):
+        nn.Conv2d(1, 2, 3, padding=padding)(constant(np.zeros((1, 5, 5, 1), "f4")))  # type: ignore[arg-type]

@@ -10,9 +10,7 @@ from teeny_embed.emit_c.limits import Level, affine_text, conjunction
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.step import Buffer, Step
 from teeny_embed.kernels.scatter import Axis, Scatter
-from teeny_embed.kernels.vectors import Vector, blocks
-
-_ACCUMULATORS = 24  # of 32 vector registers
+from teeny_embed.kernels.vectors import ACCUMULATORS, Vector, blocks
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class _Builder:
     @property
     def vectorized(self) -> bool:
         """Whether a run is long enough for vectors and short enough for the registers."""
-        return 8 <= self.run_count <= _ACCUMULATORS * self.lanes
+        return 8 <= self.run_count <= ACCUMULATORS * self.lanes
 
     def nest(self) -> ScatterNest:
         scatter = self.scatter
@@ -147,9 +145,7 @@ class _Builder:
         tile = 1
         if rows:
             extent = self.sizes[rows[-1]]
-            tile = max(
-                t for t in range(1, extent + 1) if extent % t == 0 and t * len(starts) <= _ACCUMULATORS
-            )
+            tile = max(t for t in range(1, extent + 1) if extent % t == 0 and t * len(starts) <= ACCUMULATORS)
         levels = [self._level(d) for d in rows]
         if rows:
             levels[-1].step = tile

@@ -22,7 +22,7 @@ from teeny_embed.kernels.tiles import Block, Tile, absence_dims, fold_bounds
 from teeny_embed.target import Target
 
 _MACS_PER_PACKED_ELEMENT = 8  # below this, packing costs more than vectors save
-_ACCUMULATORS = 24  # of 32 vector registers
+ACCUMULATORS = 24  # of 32 vector registers
 _LATENCY = 8  # accumulators that keep two adders with a latency of four busy
 
 
@@ -100,10 +100,10 @@ def _tiles(
     step: Step, others: list[str], block_total: int, name: str, lanes: int
 ) -> Iterator[tuple[Vector, Tile]]:
     sizes = dict(step.dims)
-    for block_count in range(1, min(block_total, _ACCUMULATORS) + 1):
+    for block_count in range(1, min(block_total, ACCUMULATORS) + 1):
         vector = Vector(name, lanes, block_count)
         yield vector, {}
-        for d, t in itertools.product(others, range(2, _ACCUMULATORS // block_count + 1)):
+        for d, t in itertools.product(others, range(2, ACCUMULATORS // block_count + 1)):
             if t <= sizes[d]:
                 yield vector, {d: t}
 

@@ -253,26 +253,27 @@ def _weight_grad_vjp(
     return call("conv", x, gg, **where), call("conv_input_grad", g, gg, extents=x.shape[1:-1], **where)
 
 
-def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
+    """Standard normal float32 numbers for samples."""
     return rng.standard_normal(shape, dtype=np.float32)
 
 
 def _conv_samples(rng: np.random.Generator) -> list[Sample]:
     return [
         Sample(
-            (_normal(rng, 2, 5, 6, 3), _normal(rng, 4, 3, 3, 3)),
+            (normal(rng, 2, 5, 6, 3), normal(rng, 4, 3, 3, 3)),
             {"padding": ((1, 1), (0, 2)), "stride": (2, 1)},
         ),
         Sample(
-            (_normal(rng, 1, 5, 5, 4), _normal(rng, 4, 3, 3, 1)), {"groups": 4, "padding": ((1, 1), (1, 1))}
+            (normal(rng, 1, 5, 5, 4), normal(rng, 4, 3, 3, 1)), {"groups": 4, "padding": ((1, 1), (1, 1))}
         ),
-        Sample((_normal(rng, 2, 9, 2), _normal(rng, 3, 2, 2)), {"dilation": (3,), "stride": (2,)}),
-        Sample((_normal(rng, 3, 7), _normal(rng, 4, 7))),
-        Sample((_normal(rng, 1, 4, 4, 6), _normal(rng, 4, 2, 2, 3)), {"groups": 2}),
+        Sample((normal(rng, 2, 9, 2), normal(rng, 3, 2, 2)), {"dilation": (3,), "stride": (2,)}),
+        Sample((normal(rng, 3, 7), normal(rng, 4, 7))),
+        Sample((normal(rng, 1, 4, 4, 6), normal(rng, 4, 2, 2, 3)), {"groups": 2}),
     ]
 
 
-_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=integers)}
+EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=integers)}
 register(
     Op(
         "conv",
@@ -291,13 +292,13 @@ register(
         _input_grad_type,
         _input_grad_vjp,
         form=_input_grad_form,
-        attributes={**_ATTRIBUTES, **_EXTENTS},
+        attributes={**_ATTRIBUTES, **EXTENTS},
         samples=lambda rng: [
             Sample(
-                (_normal(rng, 2, 3, 3, 4), _normal(rng, 4, 3, 3, 2)),
+                (normal(rng, 2, 3, 3, 4), normal(rng, 4, 3, 3, 2)),
                 {"extents": (6, 5), "stride": (2, 1), "padding": ((1, 0), (0, 0))},
             ),
-            Sample((_normal(rng, 2, 4), _normal(rng, 4, 3)), {"extents": ()}),
+            Sample((normal(rng, 2, 4), normal(rng, 4, 3)), {"extents": ()}),
         ],
     )
 )
@@ -308,10 +309,10 @@ register(
         _weight_grad_type,
         _weight_grad_vjp,
         form=_weight_grad_form,
-        attributes={**_ATTRIBUTES, **_EXTENTS},
+        attributes={**_ATTRIBUTES, **EXTENTS},
         samples=lambda rng: [
-            Sample((_normal(rng, 2, 3, 3, 4), _normal(rng, 2, 5, 5, 2)), {"extents": (3, 3)}),
-            Sample((_normal(rng, 2, 4), _normal(rng, 2, 3)), {"extents": ()}),
+            Sample((normal(rng, 2, 3, 3, 4), normal(rng, 2, 5, 5, 2)), {"extents": (3, 3)}),
+            Sample((normal(rng, 2, 4), normal(rng, 2, 3)), {"extents": ()}),
         ],
     )
 )
@@ -369,8 +370,8 @@ register(
         form=_matmul_form,
         attributes={"absent": Attribute('operand whose zero leaves a term out: "", "a" or "b"', default="")},
         samples=lambda rng: [
-            Sample((_normal(rng, 2, 3), _normal(rng, 3, 4))),
-            Sample((_normal(rng, 2, 2, 3), _normal(rng, 3, 2))),
+            Sample((normal(rng, 2, 3), normal(rng, 3, 4))),
+            Sample((normal(rng, 2, 2, 3), normal(rng, 3, 2))),
         ],
     )
 )

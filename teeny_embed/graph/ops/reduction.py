@@ -11,7 +11,9 @@ from teeny_embed.errors import AttributeValueError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
+from teeny_embed.graph.ops.contraction import normal
 from teeny_embed.graph.ops.elementwise import where
+from teeny_embed.graph.ops.movement import is_index
 from teeny_embed.graph.step import Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, NUMBERS, TOTALS, TensorType, expect
@@ -107,10 +109,6 @@ _REDUCED = {
 }
 
 
-def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
-    return rng.standard_normal(shape, dtype=np.float32)
-
-
 register(
     Op(
         "sum",
@@ -127,9 +125,9 @@ register(
             ),
         },
         samples=lambda rng: [
-            Sample((_normal(rng, 3, 4, 5),), {"axes": (0, 1)}),
-            Sample((_normal(rng, 2, 150),), {"axes": 1}),
-            Sample((_normal(rng, 130),), {"order": "reduce"}),
+            Sample((normal(rng, 3, 4, 5),), {"axes": (0, 1)}),
+            Sample((normal(rng, 2, 150),), {"axes": 1}),
+            Sample((normal(rng, 130),), {"order": "reduce"}),
         ],
     )
 )
@@ -150,7 +148,7 @@ register(
         ),
         composite=_mean,
         attributes=_REDUCED,
-        samples=lambda rng: [Sample((_normal(rng, 3, 4),), {"axes": 1, "keepdims": True})],
+        samples=lambda rng: [Sample((normal(rng, 3, 4),), {"axes": 1, "keepdims": True})],
     )
 )
 
@@ -169,7 +167,7 @@ def _max_vjp(g: Tensor, ans: Tensor, x: Tensor, axes: Any, keepdims: bool) -> tu
     moved = x.transpose(*order)
     flat = moved.reshape((*moved.shape[: x.rank - len(gone)], -1))
     places = call("argmax", flat, axis=-1)
-    hit = call("equal", call("iota", shape=(flat.shape[-1],), axis=0), places.reshape((*places.shape, 1)))
+    hit = is_index(places, flat.shape[-1])
     spread = where(hit, g.reshape((*places.shape, 1)), 0.0).reshape(moved.shape)
     return (spread.transpose(*np.argsort(order).tolist()),)
 
@@ -182,7 +180,7 @@ register(
         _max_vjp,
         form=_max_form,
         attributes=_REDUCED,
-        samples=lambda rng: [Sample((_normal(rng, 3, 4, 5),), {"axes": (1,)})],
+        samples=lambda rng: [Sample((normal(rng, 3, 4, 5),), {"axes": (1,)})],
     )
 )
 
@@ -207,6 +205,6 @@ register(
         NOT_DIFFERENTIABLE,
         form=_argmax_form,
         attributes={"axis": Attribute("axis", default=-1, check=int)},
-        samples=lambda rng: [Sample((_normal(rng, 3, 4),), {"axis": 0})],
+        samples=lambda rng: [Sample((normal(rng, 3, 4),), {"axis": 0})],
     )
 )

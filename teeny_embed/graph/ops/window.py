@@ -10,8 +10,8 @@ import numpy as np
 from teeny_embed.errors import ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
-from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, integers, register
-from teeny_embed.graph.ops.contraction import WINDOW_ATTRIBUTES, Geometry, extents, geometry
+from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Attribute, Op, Sample, register
+from teeny_embed.graph.ops.contraction import EXTENTS, WINDOW_ATTRIBUTES, Geometry, extents, geometry
 from teeny_embed.graph.step import Fold, Form, Operand, argmax_folds, max_fold, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, NUMBERS, TensorType, expect
@@ -20,7 +20,6 @@ _ATTRIBUTES = {
     "kernel": Attribute("window, one extent per spatial dim", required=True, check=extents),
     **WINDOW_ATTRIBUTES,
 }
-_EXTENTS = {"extents": Attribute("spatial extents of the result", required=True, check=integers)}
 
 
 def _pool_type(
@@ -160,7 +159,7 @@ register(
         _max_pool_grad_type,
         _max_pool_grad_vjp,
         form=_max_pool_grad_form,
-        attributes={**_ATTRIBUTES, **_EXTENTS},
+        attributes={**_ATTRIBUTES, **EXTENTS},
     )
 )
 
@@ -240,6 +239,6 @@ register(
         lambda g, extents, **where: _max_pool_grad_type(g, g, extents),
         _avg_pool_grad_vjp,
         form=_avg_pool_grad_form,
-        attributes={**_ATTRIBUTES, **_EXTENTS},
+        attributes={**_ATTRIBUTES, **EXTENTS},
     )
 )

@@ -74,7 +74,7 @@ class _StepPlan:
         self.points: dict[tuple[int, ...], _Point | None] = {}
         self.chunks: dict[tuple[int, ...], _Chunk] = {}
         self.out_box: Box = {d: (0, e, 1) for d, e in step.dims}
-        self.epilogue = {n: _View(r, {}, self.out_box, step) for n, r in self.epilogue_reads.items()}
+        self.epilogue = {n: _View(n, r, {}, self.out_box) for n, r in self.epilogue_reads.items()}
 
     def run(self, env: Environment) -> None:
         leaves: dict[Scalar, Any] = {}
@@ -131,7 +131,7 @@ class _Point:
 
     def __init__(self, plan: _StepPlan, fixed: Fixed, box: Box) -> None:
         self.folds = plan.step.folds
-        self.views = {n: _View(r, fixed, box, plan.step) for n, r in plan.fold_reads.items()}
+        self.views = {n: _View(n, r, fixed, box) for n, r in plan.fold_reads.items()}
         self.leaves = _index_leaves(box, fixed)
         slices = [slice(f, f + (n - 1) * k + 1, k) for f, n, k in (box[d] for d in plan.out_sizes)]
         self.block: tuple[Any, ...] = (..., *slices)
@@ -168,7 +168,7 @@ class _Chunk:
         self.folds, self.shape = step.folds, plan.shape
         self.dims = (*inner, *step.dims)
         box: Box = {d: (0, e, 1) for d, e in self.dims}
-        self.views = {n: _View(r, fixed, box, step, gather=True) for n, r in plan.fold_reads.items()}
+        self.views = {n: _View(n, r, fixed, box, gather=True) for n, r in plan.fold_reads.items()}
         self.leaves = _index_leaves(box, fixed)
         self.row_count = int(np.prod([e for _, e in inner]))
         self.element_count = self.row_count * int(np.prod(plan.shape)) * max(1, len(self.views))
@@ -203,10 +203,10 @@ def sum_rows(rows: Array) -> Array:
 class _View:
     """How to get a read's values over a box of free dims: a strided view where possible, else a gather."""
 
-    def __init__(self, read: Read, fixed: Fixed, box: Box, step: Step, gather: bool = False) -> None:
+    def __init__(self, name: str, read: Read, fixed: Fixed, box: Box, gather: bool = False) -> None:
         self.read, self.box, self.fixed = read, box, fixed
-        self.variable = s.var(_name_of(step, read), read.buffer.type.dtype)
-        self.strided = None if gather else _strided(read, fixed, box, step)
+        self.variable = s.var(name, read.buffer.type.dtype)
+        self.strided = None if gather else _strided(read, fixed, box)
         self.positions: Array | None = None
         self.outside: Array | None = None
         if self.strided is None and read.affine() is not None:
@@ -245,10 +245,6 @@ class _View:
         if self.outside is not None and self.read.fill is not None:
             values = np.where(self.outside, np.array(self.read.fill.attr, values.dtype), values)
         return values
-
-
-def _name_of(step: Step, read: Read) -> str:
-    return next(n for n, r in step.reads.items() if r is read)
 
 
 def _load(views: Mapping[str, _View], leaves: dict[Scalar, Any], env: Environment) -> None:
@@ -317,9 +313,7 @@ def _box(constraints: list[tuple[Affine, int]], fixed: Fixed, sizes: Mapping[str
     return box
 
 
-def _strided(
-    read: Read, fixed: Fixed, box: Box, step: Step
-) -> tuple[tuple[int, ...], int, tuple[int, ...]] | None:
+def _strided(read: Read, fixed: Fixed, box: Box) -> tuple[tuple[int, ...], int, tuple[int, ...]] | None:
     """(shape, element offset, element strides) of a read over a box, or None where it takes a gather."""
     index = read.affine()
     if index is None:

@@ -131,7 +131,7 @@ class ScalarPrinter:
         a = self._at(left, ATOM if loose and left.args else precedence)
         b = self._at(right, ATOM if loose and right.args else precedence + 1)
         if node.op.startswith("shift") and right.op != "const":
-            b = f"({b} & {8 * np.dtype(left.dtype).itemsize - 1}u)"
+            b = self._count(node)
         return f"{a} {symbol} {b}", precedence
 
     def _wrapping(self, node: Scalar) -> Text:
@@ -140,9 +140,16 @@ class ScalarPrinter:
         parts = [f"({unsigned}){self._at(a, PREFIX)}" for a in node.args]
         if node.op == "negative":
             return f"({C_TYPES[node.dtype]})(0u - {parts[0]})", PREFIX
-        if node.op == "shift_left" and node.args[1].op == "const":
-            parts[1] = f"{node.args[1].attr % (8 * np.dtype(node.dtype).itemsize)}u"
+        if node.op == "shift_left":
+            parts[1] = self._count(node)
         return f"({C_TYPES[node.dtype]})({parts[0]} {_INFIX[node.op][0]} {parts[1]})", PREFIX
+
+    def _count(self, shift: Scalar) -> str:
+        """How many places, modulo the width."""
+        width, count = 8 * np.dtype(shift.dtype).itemsize, shift.args[1]
+        if count.op == "const":
+            return f"{count.attr % width}u"
+        return f"((uint32_t){self._at(count, PREFIX)} & {width - 1}u)"
 
     def _integer_division(self, node: Scalar) -> Text:
         a, b = node.args

@@ -94,7 +94,8 @@ class Op:
         parameters = getattr(meaning, "parameters", None) or signature(meaning).parameters.values()
         if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters if isinstance(p, Parameter)):
             return None
-        return sum(getattr(p, "name", "") not in self.attributes for p in parameters)
+        named = [p for p in parameters if getattr(p, "kind", None) is not Parameter.VAR_KEYWORD]
+        return sum(getattr(p, "name", "") not in self.attributes for p in named)
 
     def check_operands(self, count: int) -> None:
         """Raises GraphError for a wrong number of operands."""

@@ -38,9 +38,12 @@ TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["negative", "abs", "sign", "relu", "relu6"], NUMBERS),
     **dict.fromkeys(["max", "argmax", "max_pool", "max_pool_index"], NUMBERS),
     **dict.fromkeys(["sum", "conv", "matmul"], TOTALS),
+    "requantize": ("int32",),
 }
 """Operators that take more than float32."""
-OTHER_OPERANDS = {"where": (0,), "take": (1,), "pick": (1,), "take_grad": (1,), "cross_entropy": (1,)}
+OTHER_OPERANDS = {
+    "where": (0,), "take": (1,), "pick": (1,), "take_grad": (1,), "cross_entropy": (1,), "requantize": (1, 2),
+}  # fmt: skip
 """Positions of operands with a dtype of their own: conditions and indices."""
 WITHOUT_DATA = ("iota", "random_uniform")
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wsign-conversion", "-Werror")

@@ -1,5 +1,14 @@
 """Every operator, one module per family. Importing this package fills the registry."""
 
-from teeny_embed.graph.ops import contraction, elementwise, movement, random, reduction, softmax, window
+from teeny_embed.graph.ops import (
+    contraction,
+    elementwise,
+    movement,
+    quantized,
+    random,
+    reduction,
+    softmax,
+    window,
+)
 
-__all__ = ["contraction", "elementwise", "movement", "random", "reduction", "softmax", "window"]
+__all__ = ["contraction", "elementwise", "movement", "quantized", "random", "reduction", "softmax", "window"]

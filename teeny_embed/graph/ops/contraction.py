@@ -4,6 +4,10 @@ Layouts: input [N, spatial..., I], filter [O, kernel..., I / groups] (OHWI), out
 linear layer is the convolution of spatial rank 0. Sums run over kernel positions row-major, then input
 channels; the input gradient over kernel positions, then output channels; the weight gradient, for each
 sample, over output positions, then over the samples.
+
+Quantised operands are read as they are: with `accumulator` the operands may be small integers, of different
+types, and the sum is of (a - zero point of a) (b - zero point of b) in the accumulator's dtype. What lies in
+the padding is absent, which is to say that it equals the zero point.
 """
 
 from __future__ import annotations
@@ -21,6 +25,10 @@ from teeny_embed.graph.op import Attribute, Op, Sample, integers, register
 from teeny_embed.graph.step import Form, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, TOTALS, TensorType, broadcast, expect
+
+ACCUMULATORS = ("int32", "int64")
+QUANTIZED = ("int8", "uint8", "int16", "int32")
+"""What `accumulator` widens."""
 
 Padding = tuple[tuple[int, int], ...]
 
@@ -107,13 +115,54 @@ WINDOW_ATTRIBUTES = {
     "padding": Attribute("(before, after) per spatial dim", check=_padding),
     "dilation": Attribute("distance of kernel positions, one per spatial dim", check=extents),
 }
-_ATTRIBUTES = {**WINDOW_ATTRIBUTES, "groups": Attribute("channel groups", default=1, check=int)}
+def _zero_points(value: Any) -> tuple[int, int]:
+    first, second = integers(value)
+    return first, second
+
+
+def _accumulator(value: Any) -> str | None:
+    if value is not None and value not in ACCUMULATORS:
+        raise ValueError("int32 or int64")
+    return None if value is None else str(value)
+
+
+QUANTIZED_ATTRIBUTES = {
+    "zero_points": Attribute("what is subtracted from each operand", default=(0, 0), check=_zero_points),
+    "accumulator": Attribute("dtype of the sum of small integers: int32 or int64", check=_accumulator),
+}
+_FLOAT_ATTRIBUTES = {**WINDOW_ATTRIBUTES, "groups": Attribute("channel groups", default=1, check=int)}
+_ATTRIBUTES = {**_FLOAT_ATTRIBUTES, **QUANTIZED_ATTRIBUTES}
+
+
+@dataclass(frozen=True)
+class Product:
+    """The term of a contraction of operands `a` and `b`."""
+
+    zero_points: tuple[int, int] = (0, 0)
+    accumulator: str | None = None
+
+    def dtype(self, a: TensorType, b: TensorType) -> str:
+        """That of the sum. Raises DTypeError."""
+        if self.accumulator is not None:
+            expect(QUANTIZED, a, b)
+            return self.accumulator
+        expect(TOTALS, a, b)
+        if a.dtype != b.dtype:
+            raise DTypeError(f"operands are {a.dtype} and {b.dtype}", hint="cast one with .astype(...)")
+        if self.zero_points != (0, 0):
+            raise DTypeError("zero points without an accumulator", hint='accumulator="int32"')
+        return a.dtype
+
+    def term(self, a: s.Scalar, b: s.Scalar) -> s.Scalar:
+        """What one element of each contributes."""
+        if self.accumulator is None:
+            return a * b
+        wide = [s.cast(v, self.accumulator) for v in (a, b)]
+        first, second = (v - z if z else v for v, z in zip(wide, self.zero_points, strict=True))
+        return first * second
 
 
 def _check_operands(x: TensorType, w: TensorType, groups: int) -> None:
-    expect(TOTALS, x, w)
-    if x.dtype != w.dtype:
-        raise DTypeError(f"input is {x.dtype}, filter is {w.dtype}", hint="cast one with .astype(...)")
     if x.rank != w.rank or x.rank < 2:
         raise ShapeError(
             f"input {x} and filter {w} must have the same rank of 2 to 5",
@@ -132,11 +181,13 @@ def _grouped(shape: tuple[int, ...], axis: int, groups: int) -> tuple[int, ...]:
 
 
 def _conv_type(
-    x: TensorType, w: TensorType, stride: Any, padding: Any, dilation: Any, groups: int
+    x: TensorType, w: TensorType, stride: Any, padding: Any, dilation: Any, groups: int, **product: Any
 ) -> TensorType:
+    dtype = Product(**product).dtype(x, w)
     _check_operands(x, w, groups)
     where = geometry(x.rank - 2, stride, padding, dilation)
-    return x.with_shape((x.shape[0], *where.output_extents(x.shape[1:-1], w.shape[1:-1]), w.shape[0]))
+    shape = (x.shape[0], *where.output_extents(x.shape[1:-1], w.shape[1:-1]), w.shape[0])
+    return TensorType(shape, dtype)
 
 
 def _operands(
@@ -150,16 +201,18 @@ def _operands(
     return x, w, channels
 
 
-def _conv_form(x: TensorType, w: TensorType, stride: Any, padding: Any, dilation: Any, groups: int) -> Form:
+def _conv_form(
+    x: TensorType, w: TensorType, stride: Any, padding: Any, dilation: Any, groups: int, **product: Any
+) -> Form:
     where = geometry(x.rank - 2, stride, padding, dilation)
-    out = _conv_type(x, w, stride, padding, dilation, groups)
+    out = _conv_type(x, w, stride, padding, dilation, groups, **product)
     (x_shape, x_index), (w_shape, w_index), channels = _operands(x.shape, w.shape, where, groups)
     return Form(
         dims={"n": x.shape[0], **where.dims("o", out.shape[1:-1]), "g": groups, "oc": channels["oc"]},
         levels=[{**where.dims("k", w.shape[1:-1]), "ic": channels["ic"]}],
         reads={"x": Operand(0, x_index, x_shape), "w": Operand(1, w_index, w_shape)},
-        folds=[sum_fold("acc", s.var("x", x.dtype) * s.var("w", w.dtype))],
-        value=s.var("acc", x.dtype),
+        folds=[sum_fold("acc", Product(**product).term(s.var("x", x.dtype), s.var("w", w.dtype)))],
+        value=s.var("acc", out.dtype),
     )
 
 
@@ -175,13 +228,15 @@ def _input_grad_form(
     dilation: Any,
     groups: int,
     extents: tuple[int, ...],
+    **product: Any,
 ) -> Form:
     where = geometry(g.rank - 2, stride, padding, dilation)
     channels = {"g": groups, "oc": w.shape[0] // groups, "ic": w.shape[-1]}
     kernel = [dim("k" + n) for n in where.names]
     g_index = (dim("n"), *where.inverse(), dim("g"), dim("oc"))
     w_index = (dim("g"), dim("oc"), *kernel, dim("ic"))
-    term = s.var("g", g.dtype) * s.var("w", w.dtype)
+    term = Product(**product).term(s.var("g", g.dtype), s.var("w", w.dtype))
+    absent = _zero("g", g.dtype) if g.is_float else None
     return Form(
         dims={"n": g.shape[0], **where.dims("i", extents), "g": groups, "ic": channels["ic"]},
         levels=[{**where.dims("k", w.shape[1:-1]), "oc": channels["oc"]}],
@@ -189,8 +244,8 @@ def _input_grad_form(
             "g": Operand(0, g_index, _grouped(g.shape, g.rank - 1, groups)),
             "w": Operand(1, w_index, _grouped(w.shape, 0, groups)),
         },
-        folds=[sum_fold("acc", term, absent=_zero("g", g.dtype))],
-        value=s.var("acc", g.dtype),
+        folds=[sum_fold("acc", term, absent)],
+        value=s.var("acc", term.dtype),
     )
 
 
@@ -221,10 +276,13 @@ def _weight_grad_form(
 
 
 def _input_grad_type(
-    g: TensorType, w: TensorType, extents: tuple[int, ...], groups: int, **_: Any
-) -> TensorType:
-    expect(FLOAT, g, w)
-    return g.with_shape((g.shape[0], *extents, w.shape[-1] * groups))
+    g: TensorType, w: TensorType, extents: tuple[int, ...], groups: int, zero_points: Any, accumulator: Any,
+    **_: Any,
+) -> TensorType:  # fmt: skip
+    if accumulator is None:
+        expect(FLOAT, g, w)
+    dtype = Product(zero_points, accumulator).dtype(g, w)
+    return TensorType((g.shape[0], *extents, w.shape[-1] * groups), dtype)
 
 
 def _weight_grad_type(
@@ -234,7 +292,9 @@ def _weight_grad_type(
     return g.with_shape((g.shape[-1], *extents, x.shape[-1] // groups))
 
 
-def _conv_vjp(g: Tensor, ans: Tensor, x: Tensor, w: Tensor, **where: Any) -> tuple[Tensor, Tensor]:
+def _conv_vjp(
+    g: Tensor, ans: Tensor, x: Tensor, w: Tensor, zero_points: Any, accumulator: Any, **where: Any
+) -> tuple[Tensor, Tensor]:
     return (
         call("conv_input_grad", g, w, extents=x.shape[1:-1], **where),
         call("conv_weight_grad", g, x, extents=w.shape[1:-1], **where),
@@ -242,8 +302,9 @@ def _conv_vjp(g: Tensor, ans: Tensor, x: Tensor, w: Tensor, **where: Any) -> tup
 
 
 def _input_grad_vjp(
-    gg: Tensor, ans: Tensor, g: Tensor, w: Tensor, extents: Any, **where: Any
-) -> tuple[Tensor, Tensor]:
+    gg: Tensor, ans: Tensor, g: Tensor, w: Tensor, extents: Any, zero_points: Any, accumulator: Any,
+    **where: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     return call("conv", gg, w, **where), call("conv_weight_grad", g, gg, extents=w.shape[1:-1], **where)
 
 
@@ -309,7 +370,7 @@ register(
         _weight_grad_type,
         _weight_grad_vjp,
         form=_weight_grad_form,
-        attributes={**_ATTRIBUTES, **EXTENTS},
+        attributes={**_FLOAT_ATTRIBUTES, **EXTENTS},
         samples=lambda rng: [
             Sample((normal(rng, 2, 3, 3, 4), normal(rng, 2, 5, 5, 2)), {"extents": (3, 3)}),
             Sample((normal(rng, 2, 4), normal(rng, 2, 3)), {"extents": ()}),
@@ -321,18 +382,16 @@ register(
 # ---- Matrix product -----------------------------------------------------------------------------------
 
 
-def _matmul_type(a: TensorType, b: TensorType, absent: str) -> TensorType:
-    expect(TOTALS, a, b)
-    if a.dtype != b.dtype:
-        raise DTypeError(f"operands are {a.dtype} and {b.dtype}", hint="cast one with .astype(...)")
+def _matmul_type(a: TensorType, b: TensorType, absent: str, **product: Any) -> TensorType:
+    dtype = Product(**product).dtype(a, b)
     if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"matrices {a} and {b} do not multiply", hint="[..., M, K] @ [..., K, N]")
     batch = broadcast(a.with_shape(a.shape[:-2]), b.with_shape(b.shape[:-2]))
-    return a.with_shape((*batch, a.shape[-2], b.shape[-1]))
+    return TensorType((*batch, a.shape[-2], b.shape[-1]), dtype)
 
 
-def _matmul_form(a: TensorType, b: TensorType, absent: str) -> Form:
-    out = _matmul_type(a, b, absent)
+def _matmul_form(a: TensorType, b: TensorType, absent: str, **product: Any) -> Form:
+    out = _matmul_type(a, b, absent, **product)
     batch = {f"b{i}": e for i, e in enumerate(out.shape[:-2])}
 
     def batch_index(t: TensorType) -> list[Affine]:
@@ -343,13 +402,13 @@ def _matmul_form(a: TensorType, b: TensorType, absent: str) -> Form:
         "a": Operand(0, (*batch_index(a), dim("m"), dim("k"))),
         "b": Operand(1, (*batch_index(b), dim("k"), dim("n"))),
     }
-    term = s.var("a", a.dtype) * s.var("b", b.dtype)
+    term = Product(**product).term(s.var("a", a.dtype), s.var("b", b.dtype))
     return Form(
         dims={**batch, "m": a.shape[-2], "n": b.shape[-1]},
         levels=[{"k": a.shape[-1]}],
         reads=reads,
         folds=[sum_fold("acc", term, absent=_zero(absent, a.dtype) if absent else None)],
-        value=s.var("acc", a.dtype),
+        value=s.var("acc", out.dtype),
     )
 
 
@@ -357,7 +416,7 @@ def _swapped(x: Tensor) -> Tensor:
     return x.transpose(*range(x.rank - 2), x.rank - 1, x.rank - 2)
 
 
-def _matmul_vjp(g: Tensor, ans: Tensor, a: Tensor, b: Tensor, absent: str) -> tuple[Tensor, Tensor]:
+def _matmul_vjp(g: Tensor, ans: Tensor, a: Tensor, b: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
     return call("matmul", g, _swapped(b), absent="a"), call("matmul", _swapped(a), g, absent="b")
 
 
@@ -368,7 +427,10 @@ register(
         _matmul_type,
         _matmul_vjp,
         form=_matmul_form,
-        attributes={"absent": Attribute('operand whose zero leaves a term out: "", "a" or "b"', default="")},
+        attributes={
+            "absent": Attribute('operand whose zero leaves a term out: "", "a" or "b"', default=""),
+            **QUANTIZED_ATTRIBUTES,
+        },
         samples=lambda rng: [
             Sample((normal(rng, 2, 3), normal(rng, 3, 4))),
             Sample((normal(rng, 2, 2, 3), normal(rng, 3, 2))),

@@ -94,7 +94,7 @@ class Target:
     flags: tuple[str, ...]
     optimize: str
     features: frozenset[str]
-    """Of "thumb2", "dsp", "fpu", "mve"."""
+    """Of "thumb", "thumb2", "dsp", "fpu", "mve"."""
     float_registers: int
     """Single-precision registers a kernel may keep accumulators in; 0 where floats are emulated."""
     vector_bytes: int

@@ -20,6 +20,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Buffer, Step
 from teeny_embed.kernels.choose import Choice
+from teeny_embed.kernels.quantized import Packed
 from teeny_embed.planner.plan import EntryPlan, Plan
 
 OWN_NAMES = ("init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t")
@@ -51,7 +52,7 @@ class NodeFunction:
     layers: tuple[str, ...]
     where: str
     parameters: tuple[Parameter, ...]
-    body: tuple[Segment, ...] | ScatterNest
+    body: tuple[Segment, ...] | ScatterNest | Packed
     kernel: str
     macs: int
     formulas: tuple[str, ...]
@@ -117,6 +118,8 @@ class Module:
     tables: tuple[Table, ...]
     functions: tuple[str, ...]
     """Named scalar functions as C, callees first."""
+    micro: tuple[str, ...]
+    """Templates of the functions that kernels share, callees first."""
     nodes: tuple[NodeFunction, ...]
     entries: tuple[Entry, ...]
     counts: tuple[Count, ...]
@@ -148,6 +151,7 @@ class _Builder:
         self.members: dict[str, ArenaMember] = {}
         self.arena_names = Names(("bytes",))
         self.nodes: dict[Any, NodeFunction] = {}
+        self.micro: dict[str, None] = {}
         roots = [r for e in plan.entries for step in e.schedule.steps for r in _scalars(step)]
         self.functions = s.functions_used([*roots, *map(drawn_element, drawn)])
         entries = [e.schedule.name for e in plan.entries]
@@ -170,7 +174,8 @@ class _Builder:
         )
         return Module(
             self.name, interface, tuple(self.members.values()), self.state, tables,
-            tuple(function_definition(self.name, f) for f in self.functions), tuple(self.nodes.values()),
+            tuple(function_definition(self.name, f) for f in self.functions), tuple(self.micro),
+            tuple(self.nodes.values()),
             entries, tuple(self.counts.values()), sum(t.size_bytes for t in tables),
         )  # fmt: skip
 
@@ -216,10 +221,18 @@ class _Builder:
         return macro
 
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
-        parameters, pointers = self._parameters(entry, step)
+        pointers = self._pointers(entry, step)
         choice = self.choose(step)
-        parts = self._body(step, choice, pointers)
-        key = repr(([p.declaration for p in parameters], parts))
+        parts: tuple[Segment, ...] | ScatterNest | Packed
+        text: Any
+        if choice.packed is not None:
+            parts, parameters = choice.packed, self._kernel_parameters(entry, step, choice.packed)
+            self.micro.update(dict.fromkeys(choice.packed.micro))
+            text = (choice.packed.kernel, sorted(choice.packed.values.items()))
+        else:
+            parts, parameters = self._body(step, choice, pointers), self._parameters(entry, step, pointers)
+            text = parts
+        key = repr(([p.declaration for p in parameters], text))
         use = f"{entry.schedule.name} node {position}"
         known = self.nodes.get(key)
         name = known.name if known else f"{self.name}_{self.names.unique(_node_name(step, entry))}"
@@ -246,22 +259,47 @@ class _Builder:
                 return f"{self._place(entry, check.buffer)[0]}[0]"
         return ""
 
-    def _parameters(self, entry: EntryPlan, step: Step) -> tuple[tuple[Parameter, ...], dict[Buffer, str]]:
-        """Arguments of the step's function, one per storage, and each buffer's name inside it."""
-        written = {entry.storage[b] for b in step.buffers_written()}
-        read = {entry.storage[b] for b in step.buffers_read()}
-        names, parameters = Names((*LOCAL_NAMES, *step.sizes)), []
+    def _pointers(self, entry: EntryPlan, step: Step) -> dict[Buffer, str]:
+        """Each buffer's name inside the step's function: one per storage."""
+        names = Names((*LOCAL_NAMES, *step.sizes))
+        of_storage: dict[Buffer, str] = {}
         pointers: dict[Buffer, str] = {}
         for buffer in dict.fromkeys([*step.buffers_read(), *step.buffers_written()]):
             root = entry.storage[buffer]
-            known = next((pointers[b] for b in pointers if entry.storage[b] is root), None)
-            if known is not None:
-                pointers[buffer] = known
-                continue
-            pointers[buffer] = name = names.unique(_short_name(buffer))
+            if root not in of_storage:
+                of_storage[root] = names.unique(_short_name(buffer))
+            pointers[buffer] = of_storage[root]
+        return pointers
+
+    def _parameters(
+        self, entry: EntryPlan, step: Step, pointers: dict[Buffer, str]
+    ) -> tuple[Parameter, ...]:
+        """Arguments of the step's function, one per storage."""
+        written = {entry.storage[b] for b in step.buffers_written()}
+        read = {entry.storage[b] for b in step.buffers_read()}
+        first: dict[Buffer, Buffer] = {}
+        for buffer in pointers:
+            first.setdefault(entry.storage[buffer], buffer)
+        parameters = []
+        for root, buffer in first.items():
             role = ("in,out" if root in read else "out") if root in written else "in"
-            parameters.append(self._parameter(entry, buffer, root, name, role))
-        return tuple(parameters), pointers
+            parameters.append(self._parameter(entry, buffer, root, pointers[buffer], role))
+        return tuple(parameters)
+
+    def _kernel_parameters(self, entry: EntryPlan, step: Step, packed: Packed) -> tuple[Parameter, ...]:
+        """x and y, the scratch, and the tables under their roles."""
+        x = next(r.buffer for r in step.fold_reads().values() if r.buffer.kind != "constant")
+        own = [(x, "x", "in"), (step.outputs[0].buffer, "y", "out")]
+        own += [(step.scratch, "scratch", "scratch")] if step.scratch is not None else []
+        found = [self._parameter(entry, b, entry.storage[b], name, role) for b, name, role in own]
+        layer = layer_name(step.sources[0].name)
+        for role, values in packed.tables.items():
+            c_type = C_TYPES[values.dtype.name]
+            symbol = self.tables.add(f"{layer}_{role}", f"{step.sources[0].name}: {role}", values, 8)
+            declaration = f"const {c_type} *TE_RESTRICT {role}"
+            shape = f"{values.dtype}[{values.size}]"
+            found.append(Parameter(role, declaration, symbol, "in", shape, "flash"))
+        return tuple(found)
 
     def _parameter(self, entry: EntryPlan, buffer: Buffer, root: Buffer, name: str, role: str) -> Parameter:
         c_type = C_TYPES[root.type.dtype]

@@ -32,13 +32,14 @@ class Identity:
 def render(module: Module, identity: Identity) -> dict[str, str]:
     """File name to text."""
     facts = _facts(module, identity)
-    nodes = [tidy(_node(n)) for n in module.nodes]
+    nodes = [tidy(_node(module.name, n)) for n in module.nodes]
+    micro = [fill(f"kernels/{name}.c.j2", module=module.name) for name in module.micro]
     files = {
         f"{module.name}.h": fill("c/model.h.j2", m=module, facts=facts),
         f"{module.name}.c": "",
         "te_abi.h": (resources.directory("templates") / "c" / "te_abi.h").read_text(),
     }
-    body = fill("c/model.c.j2", m=module, facts=facts, nodes=nodes, helpers=["@HELPERS@"])
+    body = fill("c/model.c.j2", m=module, facts=facts, micro=micro, nodes=nodes, helpers=["@HELPERS@"])
     used = "\n\n".join(helpers(module.name, body))
     files[f"{module.name}.c"] = tidy(body.replace("@HELPERS@", used))
     if module.tables:
@@ -46,8 +47,8 @@ def render(module: Module, identity: Identity) -> dict[str, str]:
     return {name: text if name == "te_abi.h" else wrap(text) for name, text in files.items()}
 
 
-def _node(node: NodeFunction) -> str:
-    return _comment(node) + fill(f"kernels/{node.kernel}.c.j2", n=node)
+def _node(module: str, node: NodeFunction) -> str:
+    return _comment(node) + fill(f"kernels/{node.kernel}.c.j2", n=node, module=module)
 
 
 def _comment(node: NodeFunction) -> str:

@@ -40,6 +40,8 @@ class Table:
     type: str
     values: tuple[str, ...]
     size_bytes: int
+    align_bytes: int = 0
+    """More than its elements need, where a kernel loads several at once; else 0."""
 
 
 class Tables:
@@ -49,14 +51,14 @@ class Tables:
         self._module, self._names = module, names
         self._tables: dict[bytes, Table] = {}
 
-    def add(self, name: str, comment: str, values: np.ndarray[Any, Any]) -> str:
+    def add(self, name: str, comment: str, values: np.ndarray[Any, Any], align_bytes: int = 0) -> str:
         """The symbol of the table that holds `values`."""
         flat = np.ascontiguousarray(values).reshape(-1)
-        key = flat.dtype.str.encode() + flat.tobytes()
+        key = bytes([align_bytes]) + flat.dtype.str.encode() + flat.tobytes()
         if key not in self._tables:
             symbol, dtype = f"{self._module}_{self._names.unique(name)}", flat.dtype.name
             texts = tuple(literal(v, dtype).strip("()") for v in flat)
-            self._tables[key] = Table(symbol, comment, C_TYPES[dtype], texts, flat.nbytes)
+            self._tables[key] = Table(symbol, comment, C_TYPES[dtype], texts, flat.nbytes, align_bytes)
         return self._tables[key].name
 
     def all(self) -> tuple[Table, ...]:

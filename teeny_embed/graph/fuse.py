@@ -16,7 +16,6 @@ from math import prod
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, NotAffineError, dim
-from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.dependencies import Dependencies
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.simplify import normalize, rewrite
@@ -39,7 +38,7 @@ def fuse(schedule: Schedule) -> Schedule:
     changed = True
     while changed:
         changed = any([_epilogues(work), _siblings(work), _prologues(work)])
-    return replace(schedule, steps=tuple(coalesce(step) for step in work.ordered()))
+    return replace(schedule, steps=tuple(work.ordered()))
 
 
 # ---- Epilogue ------------------------------------------------------------------------------------------

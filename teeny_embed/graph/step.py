@@ -32,7 +32,7 @@ Dims = tuple[tuple[str, int], ...]
 
 @dataclass(eq=False)
 class Buffer:
-    """A tensor in memory, row-major. `kind` is input, output, constant, variable or activation."""
+    """A tensor in memory, row-major. `kind` is input, output, constant, variable, activation or scratch."""
 
     name: str
     type: TensorType
@@ -221,6 +221,8 @@ class Step:
     sources: tuple[Source, ...] = field(default=())
     product: bool = False
     """Whether this was a fold of products, each sum of one term: it still counts as multiply-accumulate."""
+    scratch: Buffer | None = None
+    """Memory of the kernel that runs this step, worthless before and after."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -275,6 +277,11 @@ class Step:
     def buffers_written(self) -> list[Buffer]:
         return [o.buffer for o in self.outputs]
 
+    def buffers(self) -> list[Buffer]:
+        """Every buffer that must be in memory while this runs."""
+        scratch = [] if self.scratch is None else [self.scratch]
+        return [*self.buffers_read(), *self.buffers_written(), *scratch]
+
     @property
     def title(self) -> str:
         """Operators, in order, without repetition: "conv + bias + relu"."""
@@ -309,8 +316,7 @@ class Schedule:
         """Every buffer, in order of first appearance."""
         found = dict.fromkeys(self.inputs)
         for step in self.steps:
-            found.update(dict.fromkeys(step.buffers_read()))
-            found.update(dict.fromkeys(step.buffers_written()))
+            found.update(dict.fromkeys(step.buffers()))
         found.update(dict.fromkeys(self.outputs))
         found.update(dict.fromkeys(b for pair in self.assigns for b in pair))
         return list(found)

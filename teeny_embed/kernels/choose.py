@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.step import Schedule, Step
 from teeny_embed.kernels.masks import mask_choices
+from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
 from teeny_embed.kernels.tiles import choose_tile
 from teeny_embed.kernels.vectors import Vector, pack, vector_of
@@ -26,15 +28,37 @@ class Choice:
     vector: Vector | None = None
     scatter: Scatter | None = None
     lanes: int = 1
+    packed: Packed | None = None
 
 
 def prepare(schedule: Schedule, target: Target) -> Schedule:
     """The schedule with what kernels want done beforehand as steps of its own. Changes no bit."""
+    family = quantized_kernels(target)
+    if family is not None:
+        schedule = with_scratch(split_requantized(schedule), family)
+    steps = (
+        step if family is not None and packed_for(step, family) is not None else coalesce(step)
+        for step in schedule.steps
+    )
+    schedule = replace(schedule, steps=tuple(steps))
     return mask_choices(pack(split_epilogues(schedule, target), target), target)
+
+
+_QUANTIZED: tuple[tuple[str, Pack], ...] = ()
+"""Kernels for quantised convolutions by the feature that they need, the richest instruction set first."""
+
+
+def quantized_kernels(target: Target) -> Pack | None:
+    """The kernels for quantised convolutions on `target`, or None where the portable nest runs them."""
+    return next((family for feature, family in _QUANTIZED if target.has(feature)), None)
 
 
 def choose(step: Step, target: Target) -> Choice:
     """The kernel for `step` on `target`."""
+    family = quantized_kernels(target)
+    packed = packed_for(step, family) if family is not None else None
+    if packed is not None:
+        return Choice(packed.kernel, packed=packed)
     scatter = scatter_of(step, target)
     if scatter is not None and step.outputs[0].value is step.folds[0].accumulator:
         return Choice("scatter", scatter=scatter, lanes=target.vector_bytes // 4)

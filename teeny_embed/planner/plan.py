@@ -79,16 +79,16 @@ def _place(schedule: Schedule) -> EntryPlan:
 
 
 def _alignment(buffer: Buffer) -> int:
-    """Bytes: that of the element, and at least a word."""
-    return max(4, buffer.type.size_bytes // buffer.type.count)
+    """Bytes: that of the element, and at least a word; two words for kernels, which load pairs of them."""
+    return 8 if buffer.kind == "scratch" else max(4, buffer.type.size_bytes // buffer.type.count)
 
 
 def _lifetimes(steps: Sequence[Step], storage: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
     """[first step, last step + 1) of every storage that lies in the arena."""
     found: dict[Buffer, tuple[int, int]] = {}
     for i, step in enumerate(steps):
-        for root in (storage[b] for b in (*step.buffers_written(), *step.buffers_read())):
-            if root.kind == "activation":
+        for root in (storage[b] for b in step.buffers()):
+            if root.kind in ("activation", "scratch"):
                 found[root] = (found.get(root, (i, i))[0], i + 1)
     return found
 

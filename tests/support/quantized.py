@@ -1,0 +1,44 @@
+"""Quantised convolutions as frontends write them, with random tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from support.data import Array
+from teeny_embed.graph.tensor import Tensor, call, constant
+
+
+def number(value: int) -> Tensor:
+    return constant(value, "int32")
+
+
+def table(values: Array) -> Tensor:
+    return constant(values, values.dtype.name)
+
+
+def clamped(x: Tensor, low: int = -128, high: int = 127) -> Tensor:
+    """int32 to int8."""
+    return call("maximum", call("minimum", x, number(high)), number(low)).astype("int8")
+
+
+def quantized_conv(
+    x: Tensor,
+    filter_shape: tuple[int, ...],
+    rng: np.random.Generator,
+    input_zero_point: int = -3,
+    output_zero_point: int = 5,
+    low: int = -128,
+    high: int = 127,
+    **where: Any,
+) -> Tensor:
+    """conv + bias, requantised per channel by rule `tflite`; int8 in and out."""
+    filters, depth = filter_shape[0], int(np.prod(filter_shape[1:]))
+    weights = rng.integers(-127, 128, filter_shape).astype(np.int8)
+    bias = rng.integers(-2000, 2000, filters).astype(np.int32)
+    multiplier = rng.integers(1 << 30, 1 << 31, filters).astype(np.int32)
+    shift = -rng.integers(6, 9, filters).astype(np.int32) - np.int32(depth > 64)
+    sums = call("conv", x, table(weights), zero_points=(input_zero_point, 0), accumulator="int32", **where)
+    scaled = call("requantize", sums + table(bias), table(multiplier), table(shift))
+    return clamped(scaled + number(output_zero_point), low, high)

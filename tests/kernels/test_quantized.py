@@ -74,7 +74,8 @@ def test_a_quantised_convolution_is_recognised_and_says_all_that_it_computes(cas
     x_shape, filter_shape, where = CASES[case]
     rng = np.random.default_rng(2)
     made = schedule(
-        lambda x: quantized_conv(x, filter_shape, rng, low=-100, high=90, **where), input("x", x_shape, "int8")
+        lambda x: quantized_conv(x, filter_shape, rng, low=-100, high=90, **where),
+        input("x", x_shape, "int8"),
     )
     found = recognize(made.steps[0])
     assert len(made.steps) == 1 and found is not None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from teeny_embed.api import build as build
     from teeny_embed.api import compare as compare
     from teeny_embed.api import fit as fit
+    from teeny_embed.api import load as load
     from teeny_embed.api import open_runner as open_runner
     from teeny_embed.api import profile as profile
     from teeny_embed.api import verify as verify
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "teeny_embed.api": (
-        "Build", "FitReport", "Program", "VerificationReport", "build", "compare", "fit", "open_runner",
-        "profile", "verify",
+        "Build", "FitReport", "Program", "VerificationReport", "build", "compare", "fit", "load",
+        "open_runner", "profile", "verify",
     ),
     "teeny_embed.autograd.reverse": ("grad", "value_and_grad"),
     "teeny_embed.autograd.training": ("train_step",),

@@ -2,6 +2,7 @@
 
 from teeny_embed.api.building import Build, build
 from teeny_embed.api.fitting import Epoch, FitReport, fit
+from teeny_embed.api.loading import load
 from teeny_embed.api.profiling import profile
 from teeny_embed.api.program import Program
 from teeny_embed.api.running import call, open_runner
@@ -9,6 +10,5 @@ from teeny_embed.api.verification import Difference, VerificationReport, compare
 
 __all__ = [
     "Build", "Difference", "Epoch", "FitReport", "Program", "VerificationReport", "build", "call", "compare",
-    "fit",
-    "open_runner", "profile", "verify",
+    "fit", "load", "open_runner", "profile", "verify",
 ]  # fmt: skip

@@ -50,7 +50,7 @@ class _Group(click.Group):
 def main(debug: bool) -> None:
     """Small neural networks as allocation-free C that infers and trains, bit for bit like NumPy.
 
-    MODEL is file.py:name, a te.Program or a function that returns one.
+    MODEL is file.tflite, or file.py:name, a te.Program or a function that returns one.
     """
 
 
@@ -83,6 +83,10 @@ _model_options = _options(
         "--init", type=click.Choice(KINDS), default="const", show_default=True,
         help="Initial parameters: a copy in flash, or drawn on the device.",
     ),
+    click.option(
+        "--rounding", type=click.Choice(["tflite", "litert"]), default="tflite", show_default=True,
+        help="Whose bits a .tflite model has: TFLite Micro's or those of LiteRT's reference kernels.",
+    ),
 )  # fmt: skip
 _random = _options(
     click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
@@ -95,9 +99,10 @@ def _model(command: Command) -> Command:
 
     @wraps(command)
     def with_model(
-        model: str, target: str | None, name: str | None, dims: tuple[str, ...], init: str, **options: Any
+        model: str, target: str | None, name: str | None, dims: tuple[str, ...], init: str, rounding: str,
+        **options: Any,
     ) -> Any:
-        return command(Model(model, target, name, extents(dims), init), **options)
+        return command(Model(model, target, name, extents(dims), init, rounding), **options)
 
     return _model_options(with_model)
 

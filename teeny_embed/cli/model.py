@@ -1,4 +1,4 @@
-"""MODEL on the command line: `file.py:name`, a `Program` or a function that returns one."""
+"""MODEL on the command line: `file.tflite`, or `file.py:name`, a `Program` or a function that returns one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from teeny_embed.api import Build, Program, build
+from teeny_embed.api import Build, Program, build, load
+from teeny_embed.emit_c.names import identifier
 from teeny_embed.errors import DataError, TeenyError
 
 QEMU_TARGET = "cortex-m4f"
@@ -28,10 +29,11 @@ class Model:
     name: str | None
     dims: Mapping[str, int]
     init: str
+    rounding: str = "tflite"
 
     def build(self, out: Path | None, on: str = "host") -> Build:
         """The C files in the directory `out`."""
-        program = load_program(self.model)
+        program = load_program(self.model, self.rounding)
         program = program.renamed(self.name) if self.name else program
         target = self.target or (QEMU_TARGET if on == "qemu" else "host")
         return build(program, target, out, dims=self.dims, init=self.init)
@@ -48,11 +50,14 @@ def extents(dims: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def load_program(model: str) -> Program:
+def load_program(model: str, rounding: str = "tflite") -> Program:
     """The program that MODEL means. Raises DataError."""
+    if model.endswith(".tflite"):
+        path = Path(model)
+        return Program(identifier(path.stem.lower()), infer=load(path, rounding=rounding))
     file, colon, name = model.rpartition(":")
     if not colon or not file.endswith(".py"):
-        hint = "give file.py:name, name being a Program or a function that returns one"
+        hint = "give file.tflite, or file.py:name, name being a Program or a function that returns one"
         raise DataError(f"{model!r} is no model", hint=hint)
     found = _attribute(_module(Path(file)), name, model)
     program = found if isinstance(found, Program) or not callable(found) else _run(found, model)

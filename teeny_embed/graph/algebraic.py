@@ -87,6 +87,13 @@ def _round(x: Scalar) -> Scalar:
     return select(less(a, 2.0**23), copy_sign((a + 2.0**23) - 2.0**23, x), x)
 
 
+def _round_away(x: Scalar) -> Scalar:
+    towards_zero = trunc(x)
+    further = towards_zero + copy_sign(const(1, "float32"), x)
+    return select(less(absolute(x - towards_zero), 0.5), towards_zero, further)
+
+
+round_away = define("round_away", "the nearest integer, halves away from 0", _round_away)
 round_even = define("round", "the nearest integer, halves to even", _round, max_ulp=0.0, numpy=np.rint)
 
 

@@ -6,7 +6,7 @@ zeros and subnormals are right. `max_ulp` of the functions of one float was meas
 by `benchmarks/unary_ulp.py`; docs/unary_functions.md has the table.
 """
 
-from teeny_embed.graph.algebraic import ceil, floor, round_even, rsqrt, sqrt, trunc
+from teeny_embed.graph.algebraic import ceil, floor, round_away, round_even, rsqrt, sqrt, trunc
 from teeny_embed.graph.exponential import erf, exp, expm1, log, log1p, sigmoid, tanh
 from teeny_embed.graph.power import power
 from teeny_embed.graph.random import initial_value, normal, threefry2x32, uniform, uniform_at, word
@@ -14,6 +14,6 @@ from teeny_embed.graph.trigonometric import cos, sin
 
 __all__ = [
     "ceil", "cos", "erf", "exp", "expm1", "floor", "initial_value", "log", "log1p", "normal", "power",
-    "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tanh", "threefry2x32", "trunc", "uniform", "uniform_at",
-    "word",
+    "round_away", "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tanh", "threefry2x32", "trunc", "uniform",
+    "uniform_at", "word",
 ]  # fmt: skip

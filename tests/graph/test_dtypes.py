@@ -38,7 +38,10 @@ TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["negative", "abs", "sign", "relu", "relu6"], NUMBERS),
     **dict.fromkeys(["max", "argmax", "max_pool", "max_pool_index"], NUMBERS),
     **dict.fromkeys(["sum", "conv", "matmul"], TOTALS),
-    "requantize": ("int32",),
+    **dict.fromkeys(["requantize", "multiply_high", "leading_zeros", "inverse_of_one_plus"], ("int32",)),
+    **dict.fromkeys(["shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"], ("int32",)),
+    **dict.fromkeys(["shift_right_rounding", "shift_left_saturating"], ("int32",)),
+    "sum_pool": ("int8", "uint8", "int16", "int32", "float32"),
 }
 """Operators that take more than float32."""
 OTHER_OPERANDS = {

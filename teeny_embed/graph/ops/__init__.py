@@ -3,6 +3,7 @@
 from teeny_embed.graph.ops import (
     contraction,
     elementwise,
+    fixed_point,
     movement,
     quantized,
     random,
@@ -11,4 +12,7 @@ from teeny_embed.graph.ops import (
     window,
 )
 
-__all__ = ["contraction", "elementwise", "movement", "quantized", "random", "reduction", "softmax", "window"]
+__all__ = [
+    "contraction", "elementwise", "fixed_point", "movement", "quantized", "random", "reduction", "softmax",
+    "window",
+]  # fmt: skip

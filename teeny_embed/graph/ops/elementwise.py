@@ -242,3 +242,13 @@ def _pow_vjp(g: Tensor, ans: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
 
 
 elementwise("pow", "x^y", functions.power, _pow_vjp, float_type, 2, low=0.3)
+
+# ---- To integers --------------------------------------------------------------------------------------
+
+for _name, _summary in (
+    ("floor", "the greatest integer not above x"),
+    ("ceil", "the least integer not below x"),
+    ("round_even", "the nearest integer, halves to even"),
+    ("round_away", "the nearest integer, halves away from 0"),
+):
+    elementwise(_name, _summary, getattr(functions, _name), NOT_DIFFERENTIABLE, float_type)

@@ -242,3 +242,35 @@ register(
         attributes={**_ATTRIBUTES, **EXTENTS},
     )
 )
+
+# ---- Sum ----------------------------------------------------------------------------------------------
+
+
+def _sum_pool_type(x: TensorType, kernel: tuple[int, ...], **where: Any) -> TensorType:
+    expect(("int8", "uint8", "int16", "int32", *FLOAT), x)
+    return _pool_type(x, kernel, **where).with_dtype(x.dtype if x.is_float else "int32")
+
+
+def _sum_pool_form(x: TensorType, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Form:
+    where = geometry(x.rank - 2, stride or kernel, padding, dilation)
+    dtype = x.dtype if x.is_float else "int32"
+    fold = sum_fold("acc", s.cast(s.var("x", x.dtype), dtype))
+    return _window_form(x, kernel, where, [fold], s.var("acc", dtype))
+
+
+def _sum_pool_vjp(g: Tensor, ans: Tensor, x: Tensor, kernel: Any, **where: Any) -> tuple[Tensor]:
+    count = float(prod(kernel))
+    return (call("avg_pool_grad", g * count, extents=x.shape[1:-1], kernel=kernel, **where),)
+
+
+register(
+    Op(
+        "sum_pool",
+        "sum of each window; that of integers is int32",
+        _sum_pool_type,
+        _sum_pool_vjp,
+        form=_sum_pool_form,
+        attributes=_ATTRIBUTES,
+        samples=_samples,
+    )
+)

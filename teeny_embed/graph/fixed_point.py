@@ -1,0 +1,120 @@
+"""Fixed-point functions of int32: products, shifts and reciprocals that round as stated.
+
+Qm.n is an int32 that stands for itself times 2^-n, of which m bits are whole. The polynomials and the
+Newton iteration are those of gemmlowp's fixed-point library, which TensorFlow Lite computes with.
+"""
+
+from __future__ import annotations
+
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.scalar import Scalar, define
+
+INT32_MAX = (1 << 31) - 1
+_INT32 = ("int32", "int32")
+
+
+def _multiply_high(x: Scalar, y: Scalar) -> Scalar:
+    product = s.cast(x, "int64") * s.cast(y, "int64")
+    high = s.cast(s.shift_right(product + (1 << 30), s.const(31, "int64")), "int32")
+    lowest = s.const(-(1 << 31), "int32")
+    overflows = s.logical_and(s.equal(x, lowest), s.equal(y, lowest))
+    return s.select(overflows, s.const(INT32_MAX, "int32"), high)
+
+
+def _shift_right_rounding(x: Scalar, places: Scalar) -> Scalar:
+    mask = s.shift_left(s.const(1, "int32"), places) - 1
+    threshold = s.shift_right(mask, s.const(1, "int32")) + s.cast(s.less(x, 0), "int32")
+    return s.shift_right(x, places) + s.cast(s.less(threshold, s.bit_and(x, mask)), "int32")
+
+
+def _shift_left_saturating(x: Scalar, places: Scalar) -> Scalar:
+    limit = s.shift_right(s.const(INT32_MAX, "int32"), places)
+    low = s.select(
+        s.less(x, s.const(-1, "int32") - limit), s.const(-(1 << 31), "int32"), s.shift_left(x, places)
+    )
+    return s.select(s.less(limit, x), s.const(INT32_MAX, "int32"), low)
+
+
+def _leading_zeros(x: Scalar) -> Scalar:
+    count, rest = s.const(0, "int32"), s.cast(x, "uint32")
+    for width in (16, 8, 4, 2, 1):
+        empty = s.less(rest, s.const(1 << (32 - width), "uint32"))
+        count = count + s.select(empty, s.const(width, "int32"), s.const(0, "int32"))
+        rest = s.select(empty, s.shift_left(rest, s.const(width, "uint32")), rest)
+    return count + s.select(
+        s.less(rest, s.const(1 << 31, "uint32")), s.const(1, "int32"), s.const(0, "int32")
+    )
+
+
+multiply_high = define(
+    "multiply_high", "x y 2^-31 rounded to the nearest, ties up; saturates", _multiply_high, *_INT32
+)
+shift_right_rounding = define(
+    "shift_right_rounding",
+    "x 2^-y rounded to the nearest, ties away from zero",
+    _shift_right_rounding,
+    *_INT32,
+)
+shift_left_saturating = define("shift_left_saturating", "x 2^y, saturating", _shift_left_saturating, *_INT32)
+leading_zeros = define("leading_zeros", "zero bits before the first one; 32 for 0", _leading_zeros, "int32")
+
+
+def _right(x: Scalar, places: int) -> Scalar:
+    return shift_right_rounding(x, s.const(places, "int32"))
+
+
+def _left(x: Scalar, places: int) -> Scalar:
+    return shift_left_saturating(x, s.const(places, "int32"))
+
+
+def _exp_near_zero(x: Scalar) -> Scalar:
+    """e^x of a Q0.31 in [-1/4, 0): the series around -1/8."""
+    t = x + (1 << 28)
+    t2 = multiply_high(t, t)
+    t3, t4 = multiply_high(t2, t), multiply_high(t2, t2)
+    third = s.const(715827883, "int32")
+    tail = _right(multiply_high(_right(t4, 2) + t3, third) + t2, 1)
+    centre = s.const(1895147668, "int32")
+    return centre + multiply_high(centre, t + tail)
+
+
+_EXP_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""e^-(1/4), e^-(1/2), e^-1, ... e^-16 as Q0.31."""
+
+
+def exp_of_negative(x: Scalar, whole_bits: int) -> Scalar:
+    """e^x as Q0.31 of an x <= 0 with `whole_bits` whole bits."""
+    fraction_bits = 31 - whole_bits
+    quarter = 1 << (fraction_bits - 2)
+    within = s.bit_and(x, s.const(quarter - 1, "int32")) - quarter
+    result = _exp_near_zero(_left(within, whole_bits) if whole_bits else within)
+    remainder = within - x
+    for exponent, power in zip(range(-2, 5), _EXP_POWERS, strict=True):
+        if exponent < whole_bits:
+            bit = s.bit_and(remainder, s.const(1 << (fraction_bits + exponent), "int32"))
+            scaled = multiply_high(result, s.const(power, "int32"))
+            result = s.select(s.equal(bit, 0), result, scaled)
+    if whole_bits > 5:
+        too_low = s.less(x, s.const(-(1 << (fraction_bits + 5)), "int32"))
+        result = s.select(too_low, s.const(0, "int32"), result)
+    return s.select(s.equal(x, 0), s.const(INT32_MAX, "int32"), result)
+
+
+def _inverse(x: Scalar) -> Scalar:
+    """1 / (1 + x) of a Q0.31 in [0, 1]: Newton steps in Q2.29 from 48/17 - 32/17 d, d = (1 + x) / 2."""
+    total = s.cast(x, "int64") + INT32_MAX
+    half = s.cast(s.divide(total + 1, s.const(2, "int64")), "int32")
+    estimate = s.const(1515870810, "int32") + multiply_high(half, s.const(-1010580540, "int32"))
+    for _ in range(3):
+        error = s.const(1 << 29, "int32") - multiply_high(half, estimate)
+        estimate = estimate + _left(multiply_high(estimate, error), 2)
+    return _left(estimate, 1)
+
+
+exp_of_negative_5 = define(
+    "exp_of_negative_q5",
+    "e^x as Q0.31 of a Q5.26 that is not positive",
+    lambda x: exp_of_negative(x, 5),
+    "int32",
+)
+inverse_of_one_plus = define("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", _inverse, "int32")

@@ -1,0 +1,57 @@
+"""Whole models: the import equals TFLite Micro, in every bit where numbers are integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.tflite import (
+    FLOAT_MODELS,
+    INTEGER_MODELS,
+    Runner,
+    SharedModel,
+    micro_outputs,
+    random_inputs,
+)
+
+
+@pytest.mark.parametrize("name", INTEGER_MODELS)
+def test_integer_models_equal_the_stored_vectors(shared: Path, name: str) -> None:
+    model = SharedModel(shared, name)
+    run = Runner(model.imported.graph)
+    for inputs, wanted in zip(model.feeds(), model.wanted(), strict=True):
+        np.testing.assert_array_equal(run(*inputs)[0].reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("name", INTEGER_MODELS)
+def test_integer_models_equal_the_interpreter_on_fresh_inputs(shared: Path, name: str) -> None:
+    model = SharedModel(shared, name)
+    samples = random_inputs(model.imported, seed=7, count=3)
+    run = Runner(model.imported.graph)
+    for inputs, wanted in zip(samples, micro_outputs(model.path.read_bytes(), samples), strict=True):
+        for got, want in zip(run(*inputs), wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", FLOAT_MODELS)
+def test_float_models_are_near_the_stored_vectors(shared: Path, name: str) -> None:
+    model = SharedModel(shared, name)
+    run = Runner(model.imported.graph)
+    got = np.stack([run(*inputs)[0] for inputs in model.feeds()])
+    wanted = model.wanted()
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_hybrid_weights_are_multiplied_out_and_said_so(
+    shared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "teeny_embed")
+    model = SharedModel(shared, "mlperf_tiny/kws_dscnn_float")
+    run = Runner(model.imported.graph)
+    got = np.stack([run(*inputs)[0] for inputs in model.feeds()])
+    with np.load(shared / "vectors" / "derived" / "kws_dscnn_float.npz") as vectors:
+        wanted = vectors["out0"]
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    assert "op 0: int8 weights" in caplog.text

@@ -12,7 +12,7 @@ from teeny_embed.emit_c.scalar_printer import ScalarPrinter
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.scalar import Scalar
-from teeny_embed.graph.step import Buffer, Read, Step
+from teeny_embed.graph.step import Buffer, Read, Step, in_order
 from teeny_embed.kernels.vectors import Vector
 
 Offset = Mapping[str, int | Affine]
@@ -59,7 +59,7 @@ class Loads:
     def values(self, reads: Mapping[str, Read], offset: Offset, site: Site) -> Values:
         """Names of the values of `reads` and of all positions, at one tile position."""
         found: Values = {s.index(d): self._position(d, offset) for d in self.step.sizes}
-        for name, read in sorted(reads.items(), key=lambda item: item[1].affine() is None):
+        for name, read in in_order(reads).items():
             found[s.var(name, read.buffer.type.dtype)] = self._value(read, offset, site, found)
         return found
 

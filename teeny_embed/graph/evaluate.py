@@ -25,7 +25,7 @@ import numpy.typing as npt
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, row_major
 from teeny_embed.graph.scalar import Scalar
-from teeny_embed.graph.step import Buffer, Read, Schedule, Step
+from teeny_embed.graph.step import Buffer, Read, Schedule, Step, in_order
 
 Array = npt.NDArray[Any]
 Environment = dict[Buffer, Array]
@@ -248,9 +248,9 @@ class _View:
 
 
 def _load(views: Mapping[str, _View], leaves: dict[Scalar, Any], env: Environment) -> None:
-    """Adds the values of reads to `leaves`; gathers last, for they use other reads."""
-    for view in sorted(views.values(), key=lambda v: v.read.affine() is None):
-        leaves[view.variable] = view.load(env, leaves)
+    """Adds the values of reads to `leaves`; gathers after what they use."""
+    for name in in_order({name: view.read for name, view in views.items()}):
+        leaves[views[name].variable] = views[name].load(env, leaves)
 
 
 def _points(dims: tuple[tuple[str, int], ...]) -> Iterator[dict[str, int]]:

@@ -27,7 +27,7 @@ from teeny_embed.graph.spaces import (
     rename_reads,
     with_dims,
 )
-from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Step
+from teeny_embed.graph.step import Buffer, Dims, Read, Schedule, Step
 
 LONGEST = 128  # operations of one step's epilogue: beyond that neither people nor compilers gain
 
@@ -35,33 +35,37 @@ LONGEST = 128  # operations of one step's epilogue: beyond that neither people n
 def fuse(schedule: Schedule) -> Schedule:
     """The fused schedule, its steps in a valid order."""
     work = Dependencies(schedule)
-    changed = True
-    while changed:
-        changed = any([_epilogues(work), _siblings(work), _prologues(work)])
+    for widening in (False, True):
+        changed = True
+        while changed:
+            changed = any([_epilogues(work, widening), _siblings(work), _prologues(work)])
     return replace(schedule, steps=tuple(work.ordered()))
 
 
 # ---- Epilogue ------------------------------------------------------------------------------------------
 
 
-def _epilogues(work: Dependencies) -> bool:
+def _epilogues(work: Dependencies, widening: bool) -> bool:
+    """`widening`: also maps that only make their operand larger, which their own readers should rather do."""
     changed = False
     for step in work.steps():
         while step in work.rank:
-            fused = _epilogue_of(work, step)
+            fused = _epilogue_of(work, step, widening)
             if fused is None:
                 break
             step, changed = fused, True
     return changed
 
 
-def _epilogue_of(work: Dependencies, producer: Step) -> Step | None:
+def _epilogue_of(work: Dependencies, producer: Step, widening: bool) -> Step | None:
     """`producer` joined with one map that reads it, or None."""
     for buffer in producer.buffers_written():
         users = list(work.users.get(buffer, ()))
         if not all(is_pointwise(u, buffer) for u in users):
             continue
         for user in users:
+            if _widens(user) and not widening:
+                continue
             if not all(is_pointwise(user, other) for other in producer.buffers_written()):
                 continue
             if not work.path_around(producer, user) and not _overwrites_what_it_folds(work, producer, user):
@@ -70,6 +74,14 @@ def _epilogue_of(work: Dependencies, producer: Step) -> Step | None:
                     work.replace((producer, user), fused)
                     return fused
     return None
+
+
+def _widens(user: Step) -> bool:
+    """Whether a map of integers reads one tensor and writes more bytes than that has."""
+    operands = [b for b in user.buffers_read() if b.kind != "constant"]
+    if len(operands) != 1 or not operands[0].type.dtype.startswith(("int", "uint")):
+        return False
+    return sum(b.type.size_bytes for b in user.buffers_written()) > operands[0].type.size_bytes
 
 
 def _used_by_others(work: Dependencies, producer: Step, user: Step) -> set[Buffer]:
@@ -97,15 +109,16 @@ def join(producer: Step, user: Step, keep: set[Buffer]) -> Step | None:
     scalars = {
         s.var(n, r.buffer.type.dtype): values[r.buffer] for n, r in second.reads.items() if r.buffer in values
     }
-    outputs = [o for o in first.outputs if o.buffer in keep]
-    outputs += [Output(o.buffer, s.substitute(o.value, scalars)) for o in second.outputs]
+    second = replace(second, reads={n: r for n, r in second.reads.items() if r.buffer not in values})
+    second = rewrite(second, scalars)
+    outputs = [*(o for o in first.outputs if o.buffer in keep), *second.outputs]
     if _is_long([o.value for o in outputs]):
         return None
     return normalize(
         Step(
             dims=first.dims,
             levels=first.levels,
-            reads={**first.reads, **{n: r for n, r in second.reads.items() if r.buffer not in values}},
+            reads={**first.reads, **second.reads},
             folds=first.folds,
             outputs=tuple(outputs),
             sources=tuple(dict.fromkeys([*producer.sources, *user.sources])),
@@ -261,7 +274,8 @@ def inline(producer: Step, user: Step) -> Step | None:
         seen = rename_reads(seen, {*result.reads, *(f.name for f in result.folds)})
         value = {s.var(name, buffer.type.dtype): seen.outputs[0].value}
         reads = {n: r for n, r in result.reads.items() if n != name}
-        result = replace(rewrite(replace(result, reads=reads), value), reads={**reads, **seen.reads})
+        result = rewrite(replace(result, reads=reads), value)
+        result = replace(result, reads={**result.reads, **seen.reads})
     if _is_long([*(f.update for f in result.folds), *(o.value for o in result.outputs)]):
         return None
     return normalize(replace(result, sources=tuple(dict.fromkeys([*producer.sources, *user.sources]))))

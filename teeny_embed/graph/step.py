@@ -192,6 +192,23 @@ class Read:
         return tuple(dict.fromkeys(d for i in self.index if isinstance(i, Affine) for d in i.dims))
 
 
+def in_order(reads: Mapping[str, Read]) -> dict[str, Read]:
+    """`reads` such that a gather follows the reads that its position is computed from."""
+    ordered: dict[str, Read] = {}
+
+    def add(name: str) -> None:
+        if name in reads and name not in ordered:
+            positions = [i for i in reads[name].index if isinstance(i, Scalar)]
+            for leaf in s.leaves(*positions):
+                if leaf.op == "var":
+                    add(leaf.attr)
+            ordered[name] = reads[name]
+
+    for name in sorted(reads, key=lambda n: reads[n].affine() is None):
+        add(name)
+    return ordered
+
+
 @dataclass(frozen=True)
 class Output:
     """`value` written to `buffer`, row-major over the step's dims."""

@@ -1,4 +1,4 @@
-"""Fusion and what kernels prepare change no bit of random programs."""
+"""Fusion and what kernels prepare change no bit of random programs, and keep little in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import environment, lower
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Schedule
-from teeny_embed.graph.tensor import input, trace
+from teeny_embed.graph.tensor import Tensor, call, constant, input, trace
 from teeny_embed.kernels.choose import prepare
 
 TARGETS = [targets.load(name) for name in ("host", "cortex-m4f")]
@@ -43,3 +43,32 @@ def test_random_programs_compute_the_same_after_each_pass(seed: int) -> None:
         passes |= {f"prepare for {t.name}": prepare(fused, t) for t in TARGETS}
         for name, rewritten in passes.items():
             assert_equal_bits(results(rewritten, [a, b], x), expected, f"program {number}, {name}")
+
+
+def test_a_gather_at_a_computed_position_fuses_with_what_computes_it() -> None:
+    table, places = constant(np.arange(8, dtype=np.int32) * 3), constant(np.array([5, 1, 4, 0], np.int32))
+
+    def lookup(x: Tensor) -> Tensor:
+        return call("take", table, call("take", places, x + 1)) + 1
+
+    graph = trace(lookup, input("x", (4,), "int32"), names=("y",))
+    reference = lower(graph, "step")
+    x = np.array([-1, 2, 0, 1], np.int32)
+    fused = fuse(reference)
+    assert len(fused.steps) == 1
+    assert_equal_bits(results(fused, [], x), results(reference, [], x), "fused")
+    np.testing.assert_array_equal(results(fused, [], x)["y"], [16, 1, 4, 13])
+
+
+def test_small_integers_are_widened_where_they_are_read() -> None:
+    """Two sums that end as int8 meet in an addition: neither is kept in memory as int32."""
+
+    def residual(x: Tensor) -> Tensor:
+        a, b = (
+            call("max_pool", x, kernel=(k, k), stride=(1, 1), padding=((k // 2,) * 2,) * 2) for k in (1, 3)
+        )
+        total = a.astype("int32") * 3 + b.astype("int32") * 5
+        return (total - 7).astype("int8")
+
+    fused = fuse(lower(trace(residual, input("x", (1, 4, 4, 2), "int8")), "step"))
+    assert {b.type.dtype for step in fused.steps for b in step.buffers_written()} == {"int8"}

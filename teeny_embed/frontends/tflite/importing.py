@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from teeny_embed.errors import DataError
-from teeny_embed.frontends.tflite import contraction, elementwise, movement, pooling  # noqa: F401
+from teeny_embed.frontends.tflite import operators  # noqa: F401  (fills the registry)
 from teeny_embed.frontends.tflite.model import ABSENT, Model, Subgraph, TensorInfo
 from teeny_embed.frontends.tflite.operation import Context, Operation
 from teeny_embed.frontends.tflite.quantization import ROUNDINGS
@@ -48,7 +48,7 @@ def import_model(content: bytes, file: str, rounding: str = "tflite") -> Importe
             tensors[index] = called_from(info.where, partial(input, name, info.shape, info.dtype))
 
         def net(*_: Tensor) -> dict[str, Tensor]:
-            tensors.update(convert_subgraph(main, tensors, Context(model, rounding)))
+            tensors.update(_Importer(model, rounding).run(main, tensors))
             found = _argument_names(main, main.outputs, model.output_names)
             return {n: _value(main, i, tensors) for n, i in zip(found, main.outputs, strict=True)}
 
@@ -56,16 +56,40 @@ def import_model(content: bytes, file: str, rounding: str = "tflite") -> Importe
     return Imported(model, graph, {index: tensor.node for index, tensor in tensors.items()})
 
 
-def convert_subgraph(subgraph: Subgraph, given: Mapping[int, Tensor], context: Context) -> dict[int, Tensor]:
-    """What each operator computes, by tensor index; `given` holds the subgraph's inputs."""
-    values = dict(given)
-    for info in subgraph.operators:
-        operation = Operation(info, subgraph, values, context)
-        results = called_from(info.where, partial(_convert, operation))
-        for index, tensor in zip(info.outputs, results, strict=True):
-            if index != ABSENT:
-                values[index] = tensor
-    return values
+class _Importer:
+    """Converts the subgraphs of one model, which call each other."""
+
+    def __init__(self, model: Model, rounding: str) -> None:
+        self._model = model
+        self._context = Context(model, rounding, self._call)
+        self._running: list[int] = [0]
+
+    def run(self, subgraph: Subgraph, given: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """What each operator computes, by tensor index; `given` holds the subgraph's inputs."""
+        values = dict(given)
+        for info in subgraph.operators:
+            operation = Operation(info, subgraph, values, self._context)
+            results = called_from(info.where, partial(_convert, operation))
+            for index, tensor in zip(info.outputs, results, strict=True):
+                if index != ABSENT:
+                    values[index] = tensor
+        return values
+
+    def _call(self, number: int, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs of subgraph `number` over `inputs`."""
+        if not 0 <= number < len(self._model.subgraphs) or number in self._running:
+            what = "calls itself" if number in self._running else "is not in the file"
+            raise DataError(f"subgraph {number} {what}", where=self._model.file)
+        subgraph = self._model.subgraphs[number]
+        if len(inputs) != len(subgraph.inputs):
+            what = f"subgraph {number} takes {len(subgraph.inputs)} inputs, {len(inputs)} are given"
+            raise DataError(what, where=self._model.file)
+        self._running.append(number)
+        try:
+            values = self.run(subgraph, dict(zip(subgraph.inputs, inputs, strict=True)))
+        finally:
+            self._running.pop()
+        return [_value(subgraph, index, values) for index in subgraph.outputs]
 
 
 def _convert(op: Operation) -> Sequence[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,14 @@ from teeny_embed.graph.tensor import Tensor, constant
 
 @dataclass(eq=False)
 class Context:
-    """What the operators of a model share. `variables` are resource variables and state, by name."""
+    """What the operators of a model share. `variables` are resource variables and state, by name.
+
+    `call(number, inputs)` converts a subgraph over given values and returns its outputs.
+    """
 
     model: Model
     rounding: str
+    call: Callable[[int, Sequence[Tensor]], list[Tensor]]
     variables: dict[str, Variable] = field(default_factory=dict)
 
 

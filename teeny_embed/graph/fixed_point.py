@@ -101,14 +101,19 @@ def exp_of_negative(x: Scalar, whole_bits: int) -> Scalar:
 
 
 def _inverse(x: Scalar) -> Scalar:
-    """1 / (1 + x) of a Q0.31 in [0, 1]: Newton steps in Q2.29 from 48/17 - 32/17 d, d = (1 + x) / 2."""
+    """1 / (1 + x) of a Q0.31 in [0, 1]."""
+    return _left(_newton(x), 1)
+
+
+def _newton(x: Scalar) -> Scalar:
+    """2 / (1 + x) as Q2.29: Newton steps from 48/17 - 32/17 d for the inverse of d = (1 + x) / 2."""
     total = s.cast(x, "int64") + INT32_MAX
     half = s.cast(s.divide(total + 1, s.const(2, "int64")), "int32")
     estimate = s.const(1515870810, "int32") + multiply_high(half, s.const(-1010580540, "int32"))
     for _ in range(3):
         error = s.const(1 << 29, "int32") - multiply_high(half, estimate)
         estimate = estimate + _left(multiply_high(estimate, error), 2)
-    return _left(estimate, 1)
+    return estimate
 
 
 exp_of_negative_5 = define(
@@ -117,4 +122,44 @@ exp_of_negative_5 = define(
     lambda x: exp_of_negative(x, 5),
     "int32",
 )
+
+
+def _logistic(x: Scalar) -> Scalar:
+    """1 / (1 + e^-x) as Q0.31 of a Q4.27."""
+    magnitude = s.select(s.less(0, x), x, s.negative(x))
+    value = inverse_of_one_plus(exp_of_negative(s.negative(magnitude), 4))
+    signed = s.select(s.less(0, x), value, s.const(INT32_MAX, "int32") - value)
+    return s.select(s.equal(x, 0), s.const(1 << 30, "int32"), signed)
+
+
+def _inverse_minus(x: Scalar) -> Scalar:
+    """(1 - x) / (1 + x) of a Q0.31 in [0, 1]: 2 / (1 + x) - 1."""
+    estimate = _newton(x)
+    return _left(estimate - (1 << 29), 2)
+
+
+def _tanh(x: Scalar) -> Scalar:
+    """As Q0.31 of a Q4.27: (1 - e^-2|x|) / (1 + e^-2|x|)."""
+    negative = s.select(s.less(x, 0), x, s.negative(x))
+    value = _inverse_minus(exp_of_negative(negative, 5))
+    signed = s.select(s.less(0, x), value, s.negative(value))
+    return s.select(s.equal(x, 0), s.const(0, "int32"), signed)
+
+
+def _inverse_square_root(x: Scalar) -> Scalar:
+    """1 / sqrt(x) as Q0.31 of a Q3.28: five Newton steps from 1, then sqrt(2) / 2."""
+    half = _right(x, 1)
+    estimate = s.const(1 << 28, "int32")
+    for _ in range(5):
+        cube = _left(multiply_high(multiply_high(estimate, estimate), estimate), 6)
+        three_halves = multiply_high(s.const((1 << 28) + (1 << 27), "int32"), estimate)
+        estimate = _left(three_halves - multiply_high(half, cube), 3)
+    return multiply_high(estimate, s.const(1518500250, "int32"))
+
+
 inverse_of_one_plus = define("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", _inverse, "int32")
+logistic_4 = define("logistic_q4", "1 / (1 + e^-x) as Q0.31 of a Q4.27", _logistic, "int32")
+tanh_4 = define("tanh_q4", "tanh(x) as Q0.31 of a Q4.27", _tanh, "int32")
+inverse_square_root = define(
+    "inverse_square_root", "1 / sqrt(x) / sqrt(2) as Q0.31 of a Q3.28", _inverse_square_root, "int32"
+)

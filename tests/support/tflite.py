@@ -24,6 +24,15 @@ INTEGER_MODELS = (
     "mlperf_tiny/sww_streaming_int8", "mlperf_tiny/vww_mobilenetv1_int8", "tflm/hello_world_int8",
     "tflm/micro_speech_int8", "tflm/person_detect_int8", "tflm/simple_add",
 )  # fmt: skip
+WIDE_MODELS = tuple(
+    f"tflm/seanet_int16x8/{name}"
+    for name in (
+        "add0", "add10", "conv0", "conv10", "conv13", "conv18", "conv2", "conv20", "conv21", "conv4",
+        "leaky_relu0", "leaky_relu11", "pad1", "pad3", "quantize0", "quantize1", "strided_slice0",
+        "strided_slice5", "sub0", "transpose_conv2", "transpose_conv3", "transpose_conv4",
+    )
+)  # fmt: skip
+"""One operator each, with 16-bit activations."""
 FLOAT_MODELS = (
     "mlperf_tiny/ad_autoencoder_float", "mlperf_tiny/ic_resnet8_float", "mlperf_tiny/vww_mobilenetv1_float",
     "tflm/hello_world_float",
@@ -93,6 +102,19 @@ def micro_outputs(content: bytes, samples: Sequence[Sequence[Array]]) -> list[li
         interpreter.invoke()
         results.append([interpreter.get_output(i).copy() for i in range(_output_count(content))])
     return results
+
+
+def micro_tensors(content: bytes, inputs: Sequence[Array], indices: Sequence[int]) -> dict[int, Array]:
+    """What TFLite Micro keeps in tensors of subgraph 0 after one call, by their index in the file."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(
+        content, arena_size=ARENA_BYTES, intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
+    )
+    for number, value in enumerate(inputs):
+        interpreter.set_input(value, number)
+    interpreter.invoke()
+    return {index: interpreter.GetTensor(index, 0)["tensor_data"].copy() for index in indices}
 
 
 def _output_count(content: bytes) -> int:

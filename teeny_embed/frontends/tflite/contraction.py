@@ -16,6 +16,7 @@ from teeny_embed.frontends.tflite.quantization import (
     quantize_multipliers,
     quotient,
     requantize,
+    rescaled,
     to_output,
 )
 from teeny_embed.frontends.tflite.registry import converter
@@ -68,6 +69,45 @@ def fully_connected(op: Operation) -> Tensor:
     return y.reshape(op.output_info().shape)
 
 
+@converter("TRANSPOSE_CONV", "int32", "float32, int8 and int16 activations; operand 0 is the shape")
+def transpose_conv(op: Operation) -> Tensor:
+    """The input gradient of a convolution from the output's extents; operand 2 is the input."""
+    x, shape, out = op.input(2), op.input_info(1).shape, op.output_info().shape
+    if x.rank != 4 or len(shape) != 4 or len(out) != 4 or shape[3] != x.shape[3]:
+        raise op.error(f"input {x.type} and filter {list(shape)}")
+    where = window(op, out[1:3], shape[1:3]).attributes
+    return weighted(
+        op,
+        x,
+        lambda x, w, **how: call("conv_input_grad", x, w, extents=out[1:3], **where, **how),
+        arrange=lambda w: w.transpose(3, 1, 2, 0),
+        operands=(2, 1, 3),
+    )
+
+
+@converter("BATCH_MATMUL", "float32 int8 int16")
+def batch_matmul(op: Operation) -> Tensor:
+    """Matrix products, either operand transposed on request."""
+    a, b = op.input(0), op.input(1)
+    if a.rank < 2 or b.rank < 2:
+        raise op.error(f"operands {a.type} and {b.type}")
+    a = _swapped(a) if op.option("adj_x") else a
+    b = _swapped(b) if op.option("adj_y") else b
+    if a.dtype == "float32":
+        return a @ b
+    first, second, output = op.input_info(0), op.input_info(1), op.output_info()
+    accumulator = "int64" if a.dtype == "int16" else "int32"
+    zero_points = first.zero_point, second.zero_point
+    acc = call("matmul", a, b, zero_points=zero_points, accumulator=accumulator)
+    product = float(np.float32(first.scale) * np.float32(second.scale))
+    rule = "tflite_wide" if accumulator == "int64" else "tflite"
+    return to_output(rescaled(acc, quotient(product, output.scale, op.where), op.where, rule), output)
+
+
+def _swapped(x: Tensor) -> Tensor:
+    return x.transpose(*range(x.rank - 2), x.rank - 1, x.rank - 2)
+
+
 def weighted(
     op: Operation,
     x: Tensor,
@@ -75,34 +115,51 @@ def weighted(
     arrange: Arrange = lambda w: w,
     rounding: str = "tflite",
     binary32: bool = False,
+    operands: tuple[int, int, int] = (0, 1, 2),
 ) -> Tensor:
-    """Operand 0 (as `x`) contracted with operand 1, plus bias (operand 2), in the output's type.
+    """`x` contracted with weights, plus bias, in the output's type; `operands` numbers input, weights, bias.
 
     Quantised: sums of products of what lies above the zero points, in int32 (int64 where the bias is);
     `binary32` says that the product of two scales of whole tensors is rounded to binary32, as in
     FULLY_CONNECTED.
     """
-    info = op.input_info(1)
+    given, info, bias_number = op.input_info(operands[0]), op.input_info(operands[1]), operands[2]
     if x.dtype == "float32":
         y = contract(x, _real_weights(op, info, arrange))
-        biased = y + op.input(2) if op.has_input(2) else y
+        biased = y + op.input(bias_number) if op.has_input(bias_number) else y
         return activated(biased, op.activation)
-    weights = constant(arrange(info.data)) if info.data is not None else arrange(op.input(1))
-    zero_points = op.input_info(0).zero_point, _weight_zero_point(op, info)
-    accumulator = "int64" if op.has_input(2) and op.input_info(2).dtype == "int64" else "int32"
+    weights = constant(arrange(info.data)) if info.data is not None else arrange(op.input(operands[1]))
+    zero_points = given.zero_point, _weight_zero_point(op, info)
+    accumulator = _accumulator(op, x, bias_number)
     acc = contract(x, weights, zero_points=zero_points, accumulator=accumulator)
-    bias = op.input(2) if op.has_input(2) else constant(np.zeros(acc.shape[-1], accumulator))
-    if bias.dtype != accumulator or bias.shape != acc.shape[-1:]:
-        raise op.error(f"bias is {bias.type}, expected {accumulator}[{acc.shape[-1]}]")
-    scales = _scales(op, info, acc.shape[-1], binary32)
+    bias = _bias(op, bias_number, acc)
+    scales = _scales(op, given, info, acc.shape[-1], binary32)
     multipliers, shifts = quantize_multipliers(scales, op.where)
     rule = "tflite_wide" if accumulator == "int64" else rounding
     return to_output(requantize(acc + bias, multipliers, shifts, rule), op.output_info(), op.activation)
 
 
-def _scales(op: Operation, weights: TensorInfo, outputs: int, binary32: bool) -> Array:
+def _accumulator(op: Operation, x: Tensor, bias: int) -> str:
+    """16-bit inputs are summed in int64, unless an int32 bias says that int32 is enough."""
+    narrow = op.has_input(bias) and op.input_info(bias).dtype == "int32"
+    return "int64" if x.dtype == "int16" and not narrow else "int32"
+
+
+def _bias(op: Operation, number: int, acc: Tensor) -> Tensor:
+    """One for each output, in the accumulator's type; 0 where there is none."""
+    if not op.has_input(number):
+        return constant(np.zeros(acc.shape[-1:], acc.dtype))
+    bias, info = op.input(number), op.input_info(number)
+    if bias.shape != acc.shape[-1:] or bias.dtype not in ("int16", "int32", "int64"):
+        raise op.error(f"bias is {bias.type}, expected {acc.dtype}[{acc.shape[-1]}]")
+    if info.data is not None:
+        return constant(info.data.astype(acc.dtype))
+    return bias.astype(acc.dtype)
+
+
+def _scales(op: Operation, x: TensorInfo, weights: TensorInfo, outputs: int, binary32: bool) -> Array:
     """float64 [outputs]: scale of the input times that of the weights over that of the output."""
-    x, quantization = op.input_info(0), weights.quantization
+    quantization = weights.quantization
     if quantization is None or quantization.scales.size not in (1, outputs):
         raise op.error(f"weights {weights.name!r} have no scale, or not one per output")
     scales = quantization.scales.astype(np.float64) * x.scale

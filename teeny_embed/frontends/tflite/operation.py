@@ -88,12 +88,12 @@ class Operation:
         return info.data
 
     def option(self, name: str, default: Any = None) -> Any:
-        """A field of the operator's options."""
-        if name in self.info.options:
-            return self.info.options[name]
-        if default is None:
+        """A field of the operator's options; `default` where the file has no options at all."""
+        if default is not None and not self.info.options:
+            return default
+        if name not in self.info.options:
             raise DataError(f"{self.name}: option {name} is missing", where=self.where)
-        return default
+        return self.info.options[name]
 
     def enum_option(self, name: str, enumeration: str, default: str) -> str:
         """A field whose numbers have names in the schema."""

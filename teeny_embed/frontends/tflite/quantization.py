@@ -47,8 +47,8 @@ def quantize_multipliers(scales: Array, where: str) -> tuple[Array, Array]:
     return np.array(multipliers, np.int32), np.array(shifts, np.int32)
 
 
-def quotient(numerator: Any, denominator: float, where: str) -> Any:
-    """A quotient of scales in binary64. Raises DataError where the divisor is 0."""
+def quotient(numerator: Any, denominator: Any, where: str) -> Any:
+    """A quotient by a scale. Raises DataError where the divisor is 0."""
     if denominator == 0:
         raise DataError("a scale is 0", where=where)
     return numerator / denominator
@@ -77,9 +77,9 @@ def clamp(x: Tensor, low: int, high: int) -> Tensor:
     return call("maximum", call("minimum", x, constant(high, x.dtype)), constant(low, x.dtype))
 
 
-def requantize(x: Tensor, multiplier: Array, shift: Array, rounding: str) -> Tensor:
-    """An accumulator rescaled; multiplier and shift are int32 arrays that broadcast to it."""
-    return call("requantize", x, constant(multiplier), constant(shift), rounding=rounding)
+def requantize(x: Tensor, multiplier: Array | int, shift: Array | int, rounding: str) -> Tensor:
+    """An accumulator rescaled; multiplier and shift are numbers or int32 arrays that broadcast to it."""
+    return call("requantize", x, constant(multiplier, "int32"), constant(shift, "int32"), rounding=rounding)
 
 
 def rescaled(x: Tensor, scale: float, where: str, rounding: str = "tflite") -> Tensor:

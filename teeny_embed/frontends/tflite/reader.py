@@ -302,4 +302,4 @@ def _fields(table: type) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _snake(name: str) -> str:
-    return sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

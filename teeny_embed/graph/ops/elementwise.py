@@ -243,6 +243,17 @@ def _pow_vjp(g: Tensor, ans: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
 
 elementwise("pow", "x^y", functions.power, _pow_vjp, float_type, 2, low=0.3)
 
+elementwise("sin", "sine", functions.sin, lambda g, ans, x: (g * call("cos", x),), float_type)
+elementwise("cos", "cosine", functions.cos, lambda g, ans, x: (-(g * call("sin", x)),), float_type)
+elementwise(
+    "rsqrt",
+    "1 / sqrt(x)",
+    functions.rsqrt,
+    lambda g, ans, x: (g * (ans / x) * -0.5,),
+    float_type,
+    low=0.1,
+)
+
 # ---- To integers --------------------------------------------------------------------------------------
 
 for _name, _summary in (

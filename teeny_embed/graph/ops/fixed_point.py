@@ -57,3 +57,4 @@ _operator("shift_left_saturating", "x 2^y, saturating", fixed_point.shift_left_s
 _operator("multiply_high", "x y 2^-31 rounded to the nearest, ties up; saturates", fixed_point.multiply_high)
 _operator("leading_zeros", "zero bits before the first one; 32 for 0", fixed_point.leading_zeros, 1)
 _operator("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", fixed_point.inverse_of_one_plus, 1)
+_operator("inverse_square_root", "1 / sqrt(2 x) as Q0.31 of a Q3.28", fixed_point.inverse_square_root, 1)

@@ -10,6 +10,7 @@ import pytest
 from support.tflite import (
     FLOAT_MODELS,
     INTEGER_MODELS,
+    WIDE_MODELS,
     Runner,
     SharedModel,
     micro_outputs,
@@ -33,6 +34,15 @@ def test_integer_models_equal_the_interpreter_on_fresh_inputs(shared: Path, name
     for inputs, wanted in zip(samples, micro_outputs(model.path.read_bytes(), samples), strict=True):
         for got, want in zip(run(*inputs), wanted, strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", WIDE_MODELS)
+def test_16_bit_operators_equal_the_interpreter(shared: Path, name: str) -> None:
+    model = SharedModel(shared, name)
+    samples = [*model.feeds(), *random_inputs(model.imported, seed=3, count=1)]
+    run = Runner(model.imported.graph)
+    for inputs, (wanted,) in zip(samples, micro_outputs(model.path.read_bytes(), samples), strict=True):
+        np.testing.assert_array_equal(run(*inputs)[0], wanted)
 
 
 @pytest.mark.parametrize("name", FLOAT_MODELS)

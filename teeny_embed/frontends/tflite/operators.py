@@ -1,0 +1,17 @@
+"""Every converter, one module per family. Importing this module fills the registry."""
+
+from teeny_embed.frontends.tflite import (
+    activation,
+    contraction,
+    elementwise,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    resizing,
+)
+
+__all__ = [
+    "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "reduction",
+    "resizing",
+]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,25 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arr
         return rng.random(shape) < 0.5
     info = np.iinfo(dtype)
     return rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+def every_layer(imported: Imported) -> Graph:
+    """The graph with the result of every operator of the file as an output, named by its tensor number."""
+    main = imported.model.subgraphs[0]
+    results = dict.fromkeys(index for op in main.operators for index in op.outputs)
+    return replace(imported.graph, outputs=tuple((f"t{i}", imported.tensors[i]) for i in results))
+
+
+def micro_layers(content: bytes, inputs: Sequence[Array], indices: Sequence[int]) -> list[Array]:
+    """What TFLite Micro computes for these tensors of subgraph 0."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(
+        content,
+        arena_size=4 * ARENA_BYTES,
+        intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+    )
+    for number, value in enumerate(inputs):
+        interpreter.set_input(value, number)
+    interpreter.invoke()
+    return [interpreter.GetTensor(index, 0)["tensor_data"].copy() for index in indices]

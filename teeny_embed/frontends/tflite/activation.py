@@ -6,6 +6,7 @@ from math import floor, frexp, inf, ldexp, log2
 
 import numpy as np
 
+from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.model import Array, TensorInfo
 from teeny_embed.frontends.tflite.operation import Operation
 from teeny_embed.frontends.tflite.quantization import (
@@ -21,6 +22,7 @@ from teeny_embed.frontends.tflite.quantization import (
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.frontends.tflite.tables import evaluated, looked_up, requantized
 from teeny_embed.graph import fixed_point
+from teeny_embed.graph.node import user_line
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.scalar import ScalarFunction
 from teeny_embed.graph.tensor import Tensor, call, constant
@@ -34,6 +36,8 @@ def activated(x: Tensor, activation: str) -> Tensor:
         return call("relu6", x)
     if activation == "TANH":
         return call("tanh", x)
+    if activation not in ACTIVATIONS:
+        raise DataError(f"fused activation {activation} is not supported", user_line())
     low, high = ACTIVATIONS[activation]
     lowered = call("minimum", x, constant(high, "float32")) if high < inf else x
     return call("maximum", lowered, constant(low, "float32")) if low > -inf else lowered

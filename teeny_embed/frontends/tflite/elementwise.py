@@ -219,7 +219,7 @@ def inverse_square_root(op: Operation) -> Tensor:
     def rule(d: Array) -> Array:
         roots, shifts = (t.numpy() for t in inverse_root(constant(np.maximum(d, 0).astype(np.int32))))
         fine = requantized(np.ones_like(roots), roots, shifts + ROOT_BITS)
-        largest = np.iinfo(output.dtype).max - output.zero_point
+        largest = output.limits[1] - output.zero_point
         return np.where(d <= 0, largest, requantized(fine, multiplier, shift - ROOT_BITS))
 
     return looked_up(op.input(0), info, output, rule)

@@ -39,6 +39,8 @@ def import_model(content: bytes, file: str, rounding: str = "tflite") -> Importe
         raise DataError(f"rounding {rounding!r} is unknown", hint=f"one of {', '.join(ROUNDINGS)}")
     model = read_model(content, file)
     main = model.subgraphs[0]
+    if not main.outputs:
+        raise DataError("the model has no output", where=file)
     names = _argument_names(main, main.inputs, model.input_names)
     tensors: dict[int, Tensor] = {}
     with locating(file, file):
@@ -100,8 +102,11 @@ def _convert(op: Operation) -> Sequence[Tensor]:
     if op.has_input(0) and op.input_info(0).dtype not in converter.dtypes:
         known = ", ".join(converter.dtypes)
         raise op.error(f"{op.input_info(0).dtype} operands are not supported", hint=f"supported: {known}")
-    with locating(op.name, op.where), name_scope(_path(op)):
-        made = converter.convert(op)
+    try:
+        with locating(op.name, op.where), name_scope(_path(op)):
+            made = converter.convert(op)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise op.error(f"operands and options do not fit together: {error}") from error
     results = (made,) if isinstance(made, Tensor) else tuple(made)
     if len(results) != len(op.info.outputs):
         raise op.error(f"{len(op.info.outputs)} results, expected {len(results)}")

@@ -52,6 +52,14 @@ class TensorInfo:
         """Of the whole tensor. Raises DataError."""
         return int(self._one().zero_points[0])
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest number of its type. Raises DataError where that is no integer."""
+        if not self.dtype.startswith(("int", "uint")):
+            raise DataError(f"tensor {self.name!r} is {self.dtype}, expected integers", self.where)
+        info = np.iinfo(self.dtype)
+        return int(info.min), int(info.max)
+
     def _one(self) -> Quantization:
         if self.quantization is None or self.quantization.per_channel:
             what = "is not quantised" if self.quantization is None else "is quantised per channel"

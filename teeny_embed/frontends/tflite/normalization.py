@@ -46,10 +46,10 @@ def _softmax_8(x: Tensor, info: TensorInfo, output: TensorInfo, beta: float) -> 
     zeros = call("leading_zeros", total)
     fraction = call("shift_left", total, zeros) + constant(-(1 << 31), "int32")
     share = call("multiply_high", call("inverse_of_one_plus", fraction), exponential)
-    limits = np.iinfo(output.dtype)
-    places = constant(SUM_BITS + 31 - limits.bits, "int32") - zeros
-    shifted = call("shift_right_rounding", share, places) + int(limits.min)
-    return clamp(shifted, int(limits.min), int(limits.max)).astype(output.dtype)
+    least, greatest = output.limits
+    places = constant(SUM_BITS + 31 - (greatest - least).bit_length(), "int32") - zeros
+    shifted = call("shift_right_rounding", share, places) + least
+    return clamp(shifted, least, greatest).astype(output.dtype)
 
 
 def _exponentials(scale: float, beta: float) -> Array:

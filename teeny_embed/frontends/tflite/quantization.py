@@ -56,13 +56,14 @@ def quotient(numerator: Any, denominator: Any, where: str) -> Any:
 
 def activation_range(activation: str, output: TensorInfo) -> tuple[int, int]:
     """Least and greatest stored value of a quantised result after its fused activation."""
-    info = np.iinfo(output.dtype)
-    low, high = ACTIVATIONS[activation]
-    least = max(info.min, stored(low, output)) if low > -inf else int(info.min)
-    greatest = min(info.max, stored(high, output)) if high < inf else int(info.max)
+    if activation not in ACTIVATIONS:
+        raise DataError(f"activation {activation} of integers is not supported", where=output.where)
+    (low, high), (least, greatest) = ACTIVATIONS[activation], output.limits
+    least = max(least, stored(low, output)) if low > -inf else least
+    greatest = min(greatest, stored(high, output)) if high < inf else greatest
     if least > greatest:
         raise DataError(f"activation {activation} leaves no value of {output.name!r}", where=output.where)
-    return int(least), int(greatest)
+    return least, greatest
 
 
 def stored(real: float, info: TensorInfo) -> int:

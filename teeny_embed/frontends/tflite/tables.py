@@ -27,8 +27,7 @@ def requantized(x: Any, multiplier: Any, shift: Any) -> Array:
 
 def looked_up(x: Tensor, info: TensorInfo, output: TensorInfo, function: Callable[[Array], Array]) -> Tensor:
     """`function` of the 256 stored values less their zero point, plus the output's zero point, clamped."""
-    limits = np.iinfo(info.dtype)
-    above = np.arange(limits.min, limits.max + 1) - info.zero_point
-    low, high = np.iinfo(output.dtype).min, np.iinfo(output.dtype).max
-    table = np.clip(function(above) + output.zero_point, low, high).astype(output.dtype)
-    return call("take", constant(table), x.astype("int32") - int(limits.min))
+    least, greatest = info.limits
+    above = np.arange(least, greatest + 1) - info.zero_point
+    table = np.clip(function(above) + output.zero_point, *output.limits).astype(output.dtype)
+    return call("take", constant(table), x.astype("int32") - least)

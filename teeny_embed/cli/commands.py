@@ -279,6 +279,15 @@ its kernel), no padding, dilation 1.
 """
 
 
+TFLITE_DOCUMENT = """\
+# Operators of TensorFlow Lite
+
+Printed by `teeny-embed tflite --markdown`. What TFLite Micro registers, custom operators last, and the
+element types that can be imported; the types are those of the first operand, unless the note says otherwise.
+[tflite.md](tflite.md) says how they are computed. Operators without types cannot be imported.
+"""
+
+
 @main.command("targets")
 @_json
 @_markdown
@@ -328,6 +337,20 @@ def list_ops(as_json: bool, markdown: bool) -> None:
         for op in ops
     ]  # fmt: skip
     _print_table(header, lines, OPS_DOCUMENT if markdown else "")
+
+
+@main.command("tflite")
+@_json
+@_markdown
+def list_tflite(as_json: bool, markdown: bool) -> None:
+    """List the operators of .tflite files."""
+    from teeny_embed.frontends.tflite.support import table
+
+    header = ("operator", "types", "note")
+    if as_json:
+        _print_json([dict(zip(header, row, strict=True)) for row in table()])
+        return
+    _print_table(header, list(table()), TFLITE_DOCUMENT if markdown else "")
 
 
 def _op_row(op: Op) -> dict[str, Any]:

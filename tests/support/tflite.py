@@ -110,7 +110,7 @@ def micro_tensors(content: bytes, inputs: Sequence[Array], indices: Sequence[int
     from tflite_micro.python.tflite_micro import runtime
 
     interpreter = runtime.Interpreter.from_bytes(
-        content, arena_size=ARENA_BYTES, intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
+        content, arena_size=4 * ARENA_BYTES, intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
     )
     for number, value in enumerate(inputs):
         interpreter.set_input(value, number)
@@ -146,18 +146,3 @@ def every_layer(imported: Imported) -> Graph:
     main = imported.model.subgraphs[0]
     results = dict.fromkeys(index for op in main.operators for index in op.outputs)
     return replace(imported.graph, outputs=tuple((f"t{i}", imported.tensors[i]) for i in results))
-
-
-def micro_layers(content: bytes, inputs: Sequence[Array], indices: Sequence[int]) -> list[Array]:
-    """What TFLite Micro computes for these tensors of subgraph 0."""
-    from tflite_micro.python.tflite_micro import runtime
-
-    interpreter = runtime.Interpreter.from_bytes(
-        content,
-        arena_size=4 * ARENA_BYTES,
-        intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
-    )
-    for number, value in enumerate(inputs):
-        interpreter.set_input(value, number)
-    interpreter.invoke()
-    return [interpreter.GetTensor(index, 0)["tensor_data"].copy() for index in indices]

@@ -47,6 +47,15 @@ def _counts(op: Operation, x: Tensor, kernel: tuple[int, int], where: Window) ->
     return counts[0, 0] if (counts == counts[0, 0]).all() else counts[:, :, np.newaxis]
 
 
+@converter("L2_POOL_2D", "float32")
+def l2_pool_2d(op: Operation) -> Tensor:
+    """The root of the mean of the squares."""
+    x = op.input(0)
+    kernel, where = _pool_window(op, x)
+    total = call("sum_pool", x * x, kernel=kernel, **where.attributes)
+    return activated(call("sqrt", total / constant(_counts(op, x, kernel, where), "float32")), op.activation)
+
+
 @converter("MAX_POOL_2D", "float32 int8 int16 uint8")
 def max_pool_2d(op: Operation) -> Tensor:
     """The largest element of each window."""

@@ -61,6 +61,19 @@ def extremum(op: Operation) -> Tensor:
     return _mirrored(call("max", _mirrored(x), axes=axes, keepdims=keep))
 
 
+@converter("REDUCE_ALL", "bool")
+def reduce_all(op: Operation) -> Tensor:
+    """Whether all are true."""
+    x = op.input(0)
+    axes = _axes(op, x.rank)
+    if not axes:
+        return x
+    failing = call(
+        "max", call("logical_not", x).astype("int8"), axes=axes, keepdims=bool(op.option("keep_dims"))
+    )
+    return call("equal", failing, constant(0, "int8"))
+
+
 def _mirrored(x: Tensor) -> Tensor:
     """In the opposite order: -x, or for integers -1 - x, which always fits."""
     return -x if x.dtype == "float32" else constant(-1, x.dtype) - x

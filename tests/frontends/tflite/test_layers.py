@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from support.tflite import INTEGER_MODELS, Runner, SharedModel, every_layer, micro_layers
+from support.tflite import INTEGER_MODELS, Runner, SharedModel, every_layer, micro_tensors
 from teeny_embed.frontends.tflite import import_model
 
 
@@ -17,9 +17,9 @@ def test_every_layer_equals_the_interpreter(shared: Path, name: str) -> None:
     model = SharedModel(shared, name)
     graph, inputs = every_layer(model.imported), model.feeds()[0]
     indices = [int(name[1:]) for name, _ in graph.outputs]
-    wanted = micro_layers(model.path.read_bytes(), inputs, indices)
-    for index, got, want in zip(indices, Runner(graph)(*inputs), wanted, strict=True):
-        np.testing.assert_array_equal(got, want.reshape(got.shape), err_msg=f"tensor {index}")
+    wanted = micro_tensors(model.path.read_bytes(), inputs, indices)
+    for index, got in zip(indices, Runner(graph)(*inputs), strict=True):
+        np.testing.assert_array_equal(got, wanted[index].reshape(got.shape), err_msg=f"tensor {index}")
 
 
 @pytest.mark.parametrize("name", INTEGER_MODELS)

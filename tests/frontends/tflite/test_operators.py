@@ -181,6 +181,9 @@ def reductions() -> list[Case]:
         Case("ARG_MIN", [F32, constant(1)], [T((2, 4), "int32")], "ArgMinOptions", {"OutputType": 2}),
         Case("ARG_MIN", [Q8, constant(-1)], [T((2, 3), "int32")], "ArgMinOptions", {"OutputType": 2}),
     ]  # fmt: skip
+    found.append(Case("REDUCE_ALL", [T((40, 3), "bool"), constant([1])], [T((40,), "bool")], "ReducerOptions", {"KeepDims": False}))
+    found.append(Case("REDUCE_MIN", [F32, constant([1])], [T((2, 1, 4))], "ReducerOptions", {"KeepDims": True}))
+    found.append(Case("REDUCE_MIN", [Q8, constant([1])], [q8((2, 4))], "ReducerOptions", {"KeepDims": False}))
     for exclusive in (False, True):
         for backwards in (False, True):
             options = {"Exclusive": exclusive, "Reverse": backwards}
@@ -275,6 +278,8 @@ def contraction() -> list[Case]:
         Case("BATCH_MATMUL", [q8((2, 3, 4)), q8((2, 4, 5), 0.02, 9)], [q8((2, 3, 5), 0.1, 4)], "BatchMatMulOptions"),
         Case("BATCH_MATMUL", [q16((2, 3, 4)), q16((2, 4, 5), 0.0002)], [q16((2, 3, 5), 0.002)], "BatchMatMulOptions"),
     ]  # fmt: skip
+    pool = {"Padding": 0, "StrideH": 2, "StrideW": 2, "FilterHeight": 3, "FilterWidth": 2}
+    found.append(Case("L2_POOL_2D", [T((1, 8, 6, 3))], [T((1, 4, 3, 3))], "Pool2DOptions", pool))
     for op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
         for padding, shape in ((0, (1, 4, 3, 3)), (1, (1, 3, 3, 3))):
             options = {"Padding": padding, "StrideH": 2, "StrideW": 2, "FilterHeight": 3, "FilterWidth": 2, "FusedActivationFunction": 1}  # fmt: skip

@@ -56,9 +56,18 @@ class Loads:
     def temporary(self) -> str:
         return self.names.unique("t")
 
-    def values(self, reads: Mapping[str, Read], offset: Offset, site: Site) -> Values:
-        """Names of the values of `reads` and of all positions, at one tile position."""
-        found: Values = {s.index(d): self._position(d, offset) for d in self.step.sizes}
+    def values(
+        self,
+        reads: Mapping[str, Read],
+        offset: Offset,
+        site: Site,
+        totals: Mapping[Scalar, str] | None = None,
+    ) -> Values:
+        """Names of the values of `reads` and of all positions, at one tile position.
+
+        `totals` names the folds' results, which the positions of an epilogue's gathers may depend on.
+        """
+        found: Values = {s.index(d): self._position(d, offset) for d in self.step.sizes} | dict(totals or {})
         for name, read in in_order(reads).items():
             found[s.var(name, read.buffer.type.dtype)] = self._value(read, offset, site, found)
         return found
@@ -72,15 +81,16 @@ class Loads:
         pointer = self.pointers[read.buffer]
         if read.buffer.type.shape == () and read.buffer.kind == "input":
             return pointer  # passed by value
-        element = self._element(pointer, read, offset, known)
+        lines: list[str] = []
+        element = self._element(pointer, read, offset, known, lines)
         in_lane = any(isinstance(offset.get(d), Affine) for d in read.dims())
         level = len(site.loops) if in_lane else self._level(read, site)
         key = (level, id(site.here) if level == len(site.loops) else 0, element)
         if key not in self._known:
             outer = site.loops[level - 1].head if level else site.head
-            self._known[key] = self._load(
-                pointer, read, element, site, outer if level < len(site.loops) else site.here
-            )
+            target = outer if level < len(site.loops) else site.here
+            target += lines
+            self._known[key] = self._load(pointer, read, element, site, target)
         return self._known[key]
 
     def _load(self, pointer: str, read: Read, element: str, site: Site, target: list[str]) -> str:
@@ -104,14 +114,19 @@ class Loads:
         variables = [level.variable for level in site.loops]
         return max((variables.index(d) + 1 for d in read.dims() if d in variables), default=0)
 
-    def _element(self, pointer: str, read: Read, offset: Offset, known: Values) -> str:
-        """The C expression of the element, with its fill where it may lie outside."""
+    def _element(self, pointer: str, read: Read, offset: Offset, known: Values, lines: list[str]) -> str:
+        """The C expression of the element, with its fill where it may lie outside.
+
+        `lines` gains the temporaries that a computed position needs before it.
+        """
         shift = {d: dim(d) + n for d, n in offset.items()}
         total, parts, tests = Affine(), [], []
         for i, extent, stride in zip(read.index, read.shape, row_major(read.shape), strict=True):
             factor = "" if stride == 1 else f"{stride} * "
             if isinstance(i, Scalar):
-                (position,) = ScalarPrinter(self.module, known, self.temporary).print([i])
+                printer = ScalarPrinter(self.module, known, self.temporary)
+                (position,) = printer.print([i])
+                lines += printer.lines
                 parts.append(factor + position)
                 continue
             at = i.substitute(shift).substitute(self.limits.fixed)

@@ -214,9 +214,12 @@ class _Builder:
         part = self.result
         site = Site(part.outer, part.head, part.finish)
         reads = self.step.epilogue_reads()
-        values = [self.loads.values(reads, offset, site) for offset in self.positions]
-        for known, totals, offset in zip(values, self.totals, self.positions, strict=True):
-            self._store({**known, **totals}, offset)
+        values = [
+            self.loads.values(reads, offset, site, totals)
+            for totals, offset in zip(self.totals, self.positions, strict=True)
+        ]
+        for known, offset in zip(values, self.positions, strict=True):
+            self._store(known, offset)
 
     def _finish_lanes(self, vector: Vector) -> None:
         """The epilogue, lane by lane; a compiler makes vectors of it where it can."""
@@ -233,8 +236,8 @@ class _Builder:
                 part.finish.append(f"{name}.v = {totals[accumulator]};")
             part.finish.append(f"for (int32_t lane = {block.first_lane}; lane < {block.end_lane}; ++lane) {{")
             inside = {**offset, vector.dim: dim("lane") + first}
-            known = self.loads.values(self.step.epilogue_reads(), inside, site)
-            self._store({**known, **{a: f"{n}.at[lane]" for a, n in lanes.items()}}, inside)
+            totals_here = {a: f"{n}.at[lane]" for a, n in lanes.items()}
+            self._store(self.loads.values(self.step.epilogue_reads(), inside, site, totals_here), inside)
             part.finish.append("}")
             self.loads.restore(before)
 

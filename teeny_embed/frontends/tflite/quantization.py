@@ -74,8 +74,13 @@ def stored(real: float, info: TensorInfo) -> int:
 
 
 def clamp(x: Tensor, low: int, high: int) -> Tensor:
-    """x within [low, high]."""
-    return call("maximum", call("minimum", x, constant(high, x.dtype)), constant(low, x.dtype))
+    """x within [low, high], in its own type; an end of a small type needs no comparison."""
+    limits = np.iinfo(x.dtype)
+    if x.dtype == "int32" or high < limits.max:
+        x = call("minimum", x, constant(high, x.dtype))
+    if x.dtype == "int32" or low > limits.min:
+        x = call("maximum", x, constant(low, x.dtype))
+    return x
 
 
 def requantize(x: Tensor, multiplier: Array | int, shift: Array | int, rounding: str) -> Tensor:

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.compilers import WARNINGS
 from support.tflite import Runner, micro_outputs, random_inputs
 from support.tflite_files import Op, T, constant, model
+from teeny_embed.api import Program, build
+from teeny_embed.deploy.host import HostLibrary
+from teeny_embed.deploy.reference import ReferenceRunner
 from teeny_embed.frontends.tflite import import_model
 
 
@@ -311,3 +316,20 @@ def test_an_operator_equals_the_interpreter(case: Case) -> None:
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
             else:
                 np.testing.assert_array_equal(got, want)
+
+
+def test_compiled_operators_equal_numpy_without_a_warning(tmp_path: Path) -> None:
+    imported = {f"case{i}": import_model(case.content(), f"{case}.tflite") for i, case in enumerate(CASES)}
+    program = Program("cases", **{name: each.graph for name, each in imported.items()})
+    built = build(program, "host", tmp_path)
+    with (
+        HostLibrary(built.interface, built.directory, "gcc", ("-O1", *WARNINGS)) as library,
+        ReferenceRunner(built.interface, program.entry_points) as reference,
+    ):
+        for name, each in imported.items():
+            (inputs,) = random_inputs(each, seed=1, count=1)
+            feed = dict(zip((n for n, _ in each.graph.inputs), inputs, strict=True))
+            (status, found), (_, wanted) = library.call(name, feed), reference.call(name, feed)
+            assert status == 0
+            for output in wanted:
+                np.testing.assert_array_equal(found[output], wanted[output], err_msg=CASES[int(name[4:])].op)

@@ -92,27 +92,27 @@ def _rectified(op: Operation, slope: Tensor, scale: float, slope_scale: float) -
 # ---- Smooth ones ------------------------------------------------------------------------------------------
 
 
-@converter("LOGISTIC", "float32 int8 int16")
+@converter("LOGISTIC", "float32 int8 int16 uint8")
 def logistic(op: Operation) -> Tensor:
-    """1 / (1 + e^-x). The results of integers are multiples of 2^-8 (from -128) or 2^-15."""
+    """1 / (1 + e^-x). The results of integers are multiples of 2^-8 or, of 16 bits, 2^-15."""
     x, info, output = op.input(0), op.input_info(0), op.output_info()
     if x.dtype == "float32":
         return call("sigmoid", x)
     if x.dtype == "int16":
         return _logistic_16(x, op)
-    _expect(op, -8, -128)
+    _expect(op, -8, output.limits[0])
     return looked_up(x, info, output, lambda d: _saturating(d, info, fixed_point.logistic_4, 23, (0, 256)))
 
 
-@converter("TANH", "float32 int8 int16")
+@converter("TANH", "float32 int8 int16 uint8")
 def tanh(op: Operation) -> Tensor:
-    """Hyperbolic tangent. The results of integers are multiples of 2^-7 or 2^-15."""
+    """Hyperbolic tangent. The results of integers are multiples of 2^-7 or, of 16 bits, 2^-15."""
     x, info, output = op.input(0), op.input_info(0), op.output_info()
     if x.dtype == "float32":
         return call("tanh", x)
     if x.dtype == "int16":
         return _tanh_16(x, op)
-    _expect(op, -7, 0)
+    _expect(op, -7, output.limits[0] + 128)
     return looked_up(x, info, output, lambda d: _saturating(d, info, fixed_point.tanh_4, 24, (-128, 127)))
 
 

@@ -65,7 +65,7 @@ def fully_connected(op: Operation) -> Tensor:
         raise op.error(f"input {x.type} and weights {list(shape)}")
     rows = x.reshape(-1, shape[1])
     rounding = "tflite_single" if op.rounding == "litert" else "tflite"
-    y = weighted(op, rows, lambda x, w, **how: call("conv", x, w, **how), rounding=rounding, binary32=True)
+    y = weighted(op, rows, lambda x, w, **how: call("conv", x, w, **how), rounding=rounding)
     return y.reshape(op.output_info().shape)
 
 
@@ -99,7 +99,9 @@ def batch_matmul(op: Operation) -> Tensor:
     accumulator = "int64" if a.dtype == "int16" else "int32"
     zero_points = first.zero_point, second.zero_point
     acc = call("matmul", a, b, zero_points=zero_points, accumulator=accumulator)
-    product = float(np.float32(first.scale) * np.float32(second.scale))
+    product = first.scale * second.scale
+    if op.rounding == "litert":
+        product = float(np.float32(product))
     rule = "tflite_wide" if accumulator == "int64" else "tflite"
     return to_output(rescaled(acc, quotient(product, output.scale, op.where), op.where, rule), output)
 
@@ -114,14 +116,11 @@ def weighted(
     contract: Contract,
     arrange: Arrange = lambda w: w,
     rounding: str = "tflite",
-    binary32: bool = False,
     operands: tuple[int, int, int] = (0, 1, 2),
 ) -> Tensor:
     """`x` contracted with weights, plus bias, in the output's type; `operands` numbers input, weights, bias.
 
-    Quantised: sums of products of what lies above the zero points, in int32 (int64 where the bias is);
-    `binary32` says that the product of two scales of whole tensors is rounded to binary32, as in
-    FULLY_CONNECTED.
+    Quantised: sums of products of what lies above the zero points, in int32 or int64.
     """
     given, info, bias_number = op.input_info(operands[0]), op.input_info(operands[1]), operands[2]
     if x.dtype == "float32":
@@ -133,7 +132,7 @@ def weighted(
     accumulator = _accumulator(op, x, bias_number)
     acc = contract(x, weights, zero_points=zero_points, accumulator=accumulator)
     bias = _bias(op, bias_number, acc)
-    scales = _scales(op, given, info, acc.shape[-1], binary32)
+    scales = _scales(op, given, info, acc.shape[-1])
     multipliers, shifts = quantize_multipliers(scales, op.where)
     rule = "tflite_wide" if accumulator == "int64" else rounding
     return to_output(requantize(acc + bias, multipliers, shifts, rule), op.output_info(), op.activation)
@@ -157,14 +156,12 @@ def _bias(op: Operation, number: int, acc: Tensor) -> Tensor:
     return bias.astype(acc.dtype)
 
 
-def _scales(op: Operation, x: TensorInfo, weights: TensorInfo, outputs: int, binary32: bool) -> Array:
+def _scales(op: Operation, x: TensorInfo, weights: TensorInfo, outputs: int) -> Array:
     """float64 [outputs]: scale of the input times that of the weights over that of the output."""
     quantization = weights.quantization
     if quantization is None or quantization.scales.size not in (1, outputs):
         raise op.error(f"weights {weights.name!r} have no scale, or not one per output")
     scales = quantization.scales.astype(np.float64) * x.scale
-    if binary32 and not quantization.per_channel:
-        scales = (np.float32(x.scale) * quantization.scales).astype(np.float64)
     return np.broadcast_to(quotient(scales, op.output_info().scale, op.where), (outputs,))
 
 

@@ -22,7 +22,7 @@ SUM_BITS = 12
 """Whole bits of the sum of exponentials."""
 
 
-@converter("SOFTMAX", "float32 int8 int16")
+@converter("SOFTMAX", "float32 int8 int16 uint8")
 def softmax(op: Operation) -> Tensor:
     """e^(beta x) over its sum, along the last axis. The results of integers have a fixed scale."""
     x = op.input(0)

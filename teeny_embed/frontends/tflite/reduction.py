@@ -21,7 +21,7 @@ def _axes(op: Operation, rank: int) -> tuple[int, ...]:
     return tuple(sorted({a % rank for a in axes}))
 
 
-@converter("SUM MEAN", "float32 int8 int16 int32")
+@converter("SUM MEAN", "float32 int8 int16 uint8 int32")
 def total(op: Operation) -> Tensor:
     """Sum, or sum over count; of quantised operands the division is part of the scale."""
     x, keep = op.input(0), bool(op.option("keep_dims"))
@@ -49,7 +49,7 @@ def _sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return x
 
 
-@converter("REDUCE_MAX REDUCE_MIN", "float32 int8 int16 int32", "the output has the input's scale")
+@converter("REDUCE_MAX REDUCE_MIN", "float32 int8 int16 uint8 int32", "the output has the input's scale")
 def extremum(op: Operation) -> Tensor:
     """The largest or the smallest."""
     x, keep = op.input(0), bool(op.option("keep_dims"))
@@ -79,7 +79,7 @@ def _mirrored(x: Tensor) -> Tensor:
     return -x if x.dtype == "float32" else constant(-1, x.dtype) - x
 
 
-@converter("ARG_MAX ARG_MIN", "float32 int8 int16 int32")
+@converter("ARG_MAX ARG_MIN", "float32 int8 int16 uint8 int32")
 def position(op: Operation) -> Tensor:
     """The first position of the largest or smallest element along an axis."""
     x = op.input(0)

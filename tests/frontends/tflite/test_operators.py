@@ -265,6 +265,9 @@ def contraction() -> list[Case]:
             Case("DEPTHWISE_CONV_2D", [q8((1, 8, 6, 3)), constant(weights(kernel), "int8", scale=scales, axis=3), constant(bias, scale=scales * 0.05)], [q8(shape, 0.2, -20)], "DepthwiseConv2DOptions", depthwise, label),
             Case("DEPTHWISE_CONV_2D", [q16((1, 8, 6, 3)), constant(weights(kernel), "int8", scale=scales, axis=3), constant(bias, "int64", scale=scales * 0.0003)], [q16(shape, 0.001)], "DepthwiseConv2DOptions", depthwise, label),
         ]  # fmt: skip
+    for first, second, result in ((0.03, 0.007, 0.012), (0.02, 0.03, 0.6), (0.07, 0.012, 0.0125)):
+        sums = constant(np.arange(-6000, 6000), scale=first * second)
+        found.append(Case("FULLY_CONNECTED", [q8((1, 1), first, 0), constant(np.zeros((12000, 1)), "int8", scale=second), sums], [q8((1, 12000), result, 0)], "FullyConnectedOptions", {}, f"ties{result}"))
     dilated = {"Padding": 1, "StrideH": 1, "StrideW": 1, "DilationHFactor": 2, "DilationWFactor": 3}
     rows = {"FusedActivationFunction": 3, "KeepNumDims": False}
     transposed = {"Padding": 0, "StrideH": 2, "StrideW": 2}

@@ -157,9 +157,37 @@ def _inverse_square_root(x: Scalar) -> Scalar:
     return multiply_high(estimate, s.const(1518500250, "int32"))
 
 
+def _log(x: Scalar) -> Scalar:
+    """log(x) as Q5.26 of a Q12.19 that is 1 or more.
+
+    x = z 2^k with z near 2^-1/4: k, in steps of 1/2, comes from the leading zeros of x or of x / sqrt(2),
+    whichever leaves the smaller z. log(z) is a quotient of polynomials.
+    """
+    centre, half_root = s.const(1805811301, "int32"), s.const(1518500250, "int32")
+    first_zeros = leading_zeros(x)
+    first = _left(multiply_high(shift_left_saturating(x, first_zeros - 1), half_root), 1)
+    second_zeros = leading_zeros(multiply_high(x, half_root)) - 1
+    second = shift_left_saturating(x, second_zeros)
+    quarter = 1 << 23
+    exponents = _left(12 - first_zeros, 25) + quarter, _left(12 - second_zeros, 25) - quarter
+    z = s.select(s.less(second, first), second, first)
+    exponent = s.select(s.less(exponents[0], exponents[1]), exponents[1], exponents[0])
+    mean = s.cast(s.divide(s.cast(z, "int64") + 1805811302, s.const(2, "int64")), "int32")
+    half_gap = z - centre
+    gap = half_gap + half_gap
+    square = multiply_high(gap, gap)
+    cubic = multiply_high(multiply_high(gap, square), s.const(117049297, "int32"))
+    numerator = multiply_high(gap, z) + cubic
+    inner = s.const(1057819769, "int32") + gap + multiply_high(s.const(127690142, "int32"), square)
+    denominator = multiply_high(mean, inner) + multiply_high(s.const(638450708, "int32"), gap)
+    log_z = multiply_high(_right(numerator, 6), inverse_of_one_plus(denominator))
+    return _left(multiply_high(exponent, s.const(1488522236, "int32")) + log_z, 1)
+
+
 inverse_of_one_plus = define("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", _inverse, "int32")
 logistic_4 = define("logistic_q4", "1 / (1 + e^-x) as Q0.31 of a Q4.27", _logistic, "int32")
 tanh_4 = define("tanh_q4", "tanh(x) as Q0.31 of a Q4.27", _tanh, "int32")
 inverse_square_root = define(
     "inverse_square_root", "1 / sqrt(x) / sqrt(2) as Q0.31 of a Q3.28", _inverse_square_root, "int32"
 )
+log_12 = define("log_q12", "log(x) as Q5.26 of a Q12.19 that is 1 or more", _log, "int32")

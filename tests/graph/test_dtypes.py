@@ -39,7 +39,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["max", "argmax", "max_pool", "max_pool_index"], NUMBERS),
     **dict.fromkeys(["sum", "conv", "matmul"], TOTALS),
     **dict.fromkeys(["requantize", "multiply_high", "leading_zeros"], ("int32",)),
-    **dict.fromkeys(["inverse_of_one_plus", "inverse_square_root"], ("int32",)),
+    **dict.fromkeys(["inverse_of_one_plus", "inverse_square_root", "log_fixed"], ("int32",)),
     **dict.fromkeys(["shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"], ("int32",)),
     **dict.fromkeys(["shift_right_rounding", "shift_left_saturating"], ("int32",)),
     "sum_pool": ("int8", "uint8", "int16", "int32", "float32"),

@@ -9,7 +9,13 @@ import numpy as np
 
 from teeny_embed.frontends.tflite.model import Array, TensorInfo
 from teeny_embed.frontends.tflite.operation import Operation
-from teeny_embed.frontends.tflite.quantization import clamp, quantize_multiplier, rescaled
+from teeny_embed.frontends.tflite.quantization import (
+    clamp,
+    quantize_multiplier,
+    quotient,
+    requantize,
+    rescaled,
+)
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.frontends.tflite.tables import evaluated, requantized
 from teeny_embed.graph.fixed_point import exp_of_negative_5
@@ -54,12 +60,18 @@ def _softmax_8(x: Tensor, info: TensorInfo, output: TensorInfo, beta: float) -> 
 
 def _exponentials(scale: float, beta: float) -> Array:
     """int32 [256]: e^(beta scale d) for d = -255 to 0 as Q0.31, 0 where it is too small to count."""
-    limit = (1 << 31) - 1.0
-    multiplier, shift = quantize_multiplier(min(beta * scale * (1 << (31 - SCALED_BITS)), limit))
+    multiplier, shift, radius = _scaling(scale, beta)
     difference = np.arange(-255, 1)
-    radius = floor(((1 << SCALED_BITS) - 1) * (1 << (31 - SCALED_BITS)) / 2.0**shift)
     value = evaluated(exp_of_negative_5, requantized(difference, multiplier, shift))
     return np.where(difference >= -radius, value, 0).astype(np.int32)
+
+
+def _scaling(scale: float, beta: float) -> tuple[int, int, int]:
+    """Multiplier and shift that make Q5.26 of a difference of logits, and how far it may go below 0."""
+    limit = (1 << 31) - 1.0
+    multiplier, shift = quantize_multiplier(min(beta * scale * (1 << (31 - SCALED_BITS)), limit))
+    radius = floor(((1 << SCALED_BITS) - 1) * (1 << (31 - SCALED_BITS)) / 2.0**shift)
+    return multiplier, shift, radius
 
 
 # ---- 16 bits: tables with interpolation -------------------------------------------------------------------
@@ -116,10 +128,24 @@ def _rounded(x: Array) -> Array:
 # ---- Others -----------------------------------------------------------------------------------------------
 
 
-@converter("LOG_SOFTMAX", "float32")
+@converter("LOG_SOFTMAX", "float32 int8")
 def log_softmax(op: Operation) -> Tensor:
-    """The logarithm of softmax, along the last axis."""
-    return call("log_softmax", op.input(0))
+    """The logarithm of softmax, along the last axis; results of int8 are multiples of 1/16 up to 127."""
+    x = op.input(0)
+    if x.dtype == "float32":
+        return call("log_softmax", x)
+    scale = op.input_info(0).scale
+    multiplier, shift, radius = _scaling(scale, 1.0)
+    back, back_shift = quantize_multiplier(quotient(2.0 ** (31 - shift), multiplier, op.where))
+    difference = _below_max(x)
+    exponential = call("take", constant(_exponentials(scale, 1.0)), difference + 255)
+    total = call("shift_right_rounding", exponential, constant(SUM_BITS, "int32")).sum(-1, keepdims=True)
+    log = call("log_fixed", total)
+    lowest = requantize(log + constant(-(1 << 31), "int32"), back, back_shift, "tflite")
+    least = call("maximum", lowest, constant(-radius - 1, "int32"))
+    real = requantize(difference, multiplier, shift, "tflite") - log
+    rounded = call("shift_right_rounding", real, constant(31 - SCALED_BITS - 4, "int32")) + 127
+    return where(difference > least, clamp(rounded, -128, 127), -128).astype("int8")
 
 
 @converter("L2_NORMALIZATION", "float32 int8")

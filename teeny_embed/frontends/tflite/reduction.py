@@ -8,7 +8,13 @@ import numpy as np
 
 from teeny_embed.frontends.tflite.model import Array
 from teeny_embed.frontends.tflite.operation import Operation
-from teeny_embed.frontends.tflite.quantization import quantize_multiplier, quotient, requantize, to_output
+from teeny_embed.frontends.tflite.quantization import (
+    quantize_multiplier,
+    quotient,
+    requantize,
+    rescaled,
+    to_output,
+)
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.graph.tensor import Tensor, call, constant
 
@@ -90,14 +96,28 @@ def position(op: Operation) -> Tensor:
     return found.astype(op.output_info().dtype)
 
 
-@converter("CUMSUM", "float32 int32")
+SUM_BITS = 20
+"""Bits to spare in a running sum of int8."""
+
+
+@converter("CUMSUM", "float32 int8 int32")
 def running_sum(op: Operation) -> Tensor:
-    """The sum of the elements so far along an axis, as a product with a triangle of ones."""
+    """The sum of the elements so far along an axis."""
     x = op.input(0)
     axis = int(op.constant(1).reshape(-1)[0])
     if not -x.rank <= axis < x.rank:
         raise op.error(f"axis {axis} of rank {x.rank}")
-    axis %= x.rank
+    if x.dtype != "int8":
+        return _running(op, x, axis % x.rank)
+    info, output = op.input_info(0), op.output_info()
+    fine = call("shift_left", x.astype("int32") - info.zero_point, constant(SUM_BITS, "int32"))
+    summed = _running(op, rescaled(fine, 0.5, op.where), axis % x.rank)
+    scale = quotient(2 * info.scale, (1 << SUM_BITS) * output.scale, op.where)
+    return to_output(rescaled(summed, scale, op.where), output)
+
+
+def _running(op: Operation, x: Tensor, axis: int) -> Tensor:
+    """As a product with a triangle of ones."""
     order = (*(a for a in range(x.rank) if a != axis), axis)
     moved = x.transpose(*order)
     rows = moved.reshape(-1, x.shape[axis])

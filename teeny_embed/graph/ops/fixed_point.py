@@ -58,3 +58,4 @@ _operator("multiply_high", "x y 2^-31 rounded to the nearest, ties up; saturates
 _operator("leading_zeros", "zero bits before the first one; 32 for 0", fixed_point.leading_zeros, 1)
 _operator("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", fixed_point.inverse_of_one_plus, 1)
 _operator("inverse_square_root", "1 / sqrt(2 x) as Q0.31 of a Q3.28", fixed_point.inverse_square_root, 1)
+_operator("log_fixed", "log(x) as Q5.26 of a Q12.19 that is 1 or more", fixed_point.log_12, 1)

@@ -164,6 +164,7 @@ def normalization() -> list[Case]:
         x = q8((30, 10), scale, 3)
         found += [
             Case("SOFTMAX", [x], [q8((30, 10), 1 / 256, -128)], "SoftmaxOptions", {"Beta": 1.0}, label),
+            Case("LOG_SOFTMAX", [x], [q8((30, 10), 1 / 16, 127)], "LogSoftmaxOptions", {}, label),
             Case("SOFTMAX", [x], [T((30, 10), "int16", scale=2**-16, zero_point=-32768)], "SoftmaxOptions", {"Beta": 1.0}, f"{label}-int16"),
             Case("SOFTMAX", [q16((30, 10), scale / 100)], [q16((30, 10), 2**-15)], "SoftmaxOptions", {"Beta": 1.0}, label),
         ]  # fmt: skip
@@ -192,9 +193,9 @@ def reductions() -> list[Case]:
     for exclusive in (False, True):
         for backwards in (False, True):
             options = {"Exclusive": exclusive, "Reverse": backwards}
-            found.append(
-                Case("CUMSUM", [F32, constant(1)], [F32], "CumsumOptions", options, f"{exclusive}{backwards}")
-            )
+            label = f"{exclusive}{backwards}"
+            found.append(Case("CUMSUM", [F32, constant(1)], [F32], "CumsumOptions", options, label))
+            found.append(Case("CUMSUM", [q8((2, 9, 4), zero_point=0), constant(1)], [q8((2, 9, 4), 0.2, 3)], "CumsumOptions", options, label))
     return found
 
 

@@ -164,6 +164,8 @@ def _view(node: Node, operand: Access) -> Access | None:
     if index is None:
         return _reshaped(operand, node.type.shape, source.shape)
     mapping = {str(i): a for i, a in enumerate(index)}
+    if not operand.shape and node.type.rank:  # one number seen as many: no longer the whole buffer in order
+        return Access(operand.buffer, (1,), (fixed(0),))
     try:
         return Access(operand.buffer, operand.shape, tuple(a.substitute(mapping) for a in operand.index))
     except NotAffineError:

@@ -51,3 +51,9 @@ def test_a_view_is_read_like_a_copy(name: str, sample: Sample, view: str) -> Non
     )
     outputs, _ = evaluate_graph(graph, {})
     np.testing.assert_array_equal(outputs["viewed"], outputs["direct"])
+
+
+def test_one_number_is_seen_as_many() -> None:
+    graph = te.trace(lambda x: te.expand(x, shape=(2, 3)), te.input("x", ()))
+    outputs, _ = evaluate_graph(graph, {"x": np.float32(3)})
+    np.testing.assert_array_equal(outputs["output"], np.full((2, 3), 3, np.float32))

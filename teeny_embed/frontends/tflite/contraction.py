@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.activation import activated
 from teeny_embed.frontends.tflite.model import Array, TensorInfo
 from teeny_embed.frontends.tflite.operation import Operation
 from teeny_embed.frontends.tflite.quantization import (
     quantize_multipliers,
     quotient,
+    real_values,
     requantize,
     rescaled,
     to_output,
@@ -124,10 +124,11 @@ def weighted(
     """
     given, info, bias_number = op.input_info(operands[0]), op.input_info(operands[1]), operands[2]
     if x.dtype == "float32":
-        y = contract(x, _real_weights(op, info, arrange))
+        y = contract(x, _real_weights(op, operands[1], arrange))
         biased = y + op.input(bias_number) if op.has_input(bias_number) else y
         return activated(biased, op.activation)
-    weights = constant(arrange(info.data)) if info.data is not None else arrange(op.input(operands[1]))
+    stored = op.known(operands[1])
+    weights = arrange(op.input(operands[1])) if stored is None else constant(arrange(stored))
     zero_points = given.zero_point, _weight_zero_point(op, info)
     accumulator = _accumulator(op, x, bias_number)
     acc = contract(x, weights, zero_points=zero_points, accumulator=accumulator)
@@ -148,12 +149,10 @@ def _bias(op: Operation, number: int, acc: Tensor) -> Tensor:
     """One for each output, in the accumulator's type; 0 where there is none."""
     if not op.has_input(number):
         return constant(np.zeros(acc.shape[-1:], acc.dtype))
-    bias, info = op.input(number), op.input_info(number)
+    bias, value = op.input(number), op.known(number)
     if bias.shape != acc.shape[-1:] or bias.dtype not in ("int16", "int32", "int64"):
         raise op.error(f"bias is {bias.type}, expected {acc.dtype}[{acc.shape[-1]}]")
-    if info.data is not None:
-        return constant(info.data.astype(acc.dtype))
-    return bias.astype(acc.dtype)
+    return bias.astype(acc.dtype) if value is None else constant(value.astype(acc.dtype))
 
 
 def _scales(op: Operation, x: TensorInfo, weights: TensorInfo, outputs: int) -> Array:
@@ -174,27 +173,13 @@ def _weight_zero_point(op: Operation, weights: TensorInfo) -> int:
     return int(quantization.zero_points[0])
 
 
-def _real_weights(op: Operation, info: TensorInfo, arrange: Arrange) -> Tensor:
+def _real_weights(op: Operation, number: int, arrange: Arrange) -> Tensor:
     """float32 weights; those stored as integers beside a float32 input (hybrid) are multiplied out."""
-    if info.data is None:
-        arranged: Tensor = arrange(op.input(1))
+    info, stored = op.input_info(number), op.known(number)
+    if stored is None:
+        arranged: Tensor = arrange(op.input(number))
         return arranged
     if info.dtype == "float32":
-        return constant(arrange(info.data))
+        return constant(arrange(stored))
     log.info("%s: %s weights of %s are multiplied out to float32", op.where, info.dtype, info.name)
-    return constant(arrange(real_values(info)))
-
-
-def real_values(info: TensorInfo) -> Array:
-    """float32 of a quantised constant: (stored - zero point) scale."""
-    assert info.data is not None
-    if info.dtype == "float16":
-        return info.data.astype(np.float32)
-    quantization = info.quantization
-    if quantization is None:
-        raise DataError(f"tensor {info.name!r} is not quantised", where=info.where)
-    shape = [1] * info.data.ndim
-    if quantization.per_channel:
-        shape[quantization.axis] = -1
-    zero_points = quantization.zero_points.reshape(shape).astype(np.int64)
-    return (info.data - zero_points).astype(np.float32) * quantization.scales.reshape(shape)
+    return constant(arrange(real_values(stored, info)))

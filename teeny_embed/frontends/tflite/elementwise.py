@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 
 from teeny_embed.frontends.tflite.activation import activated
-from teeny_embed.frontends.tflite.model import Array, TensorInfo
+from teeny_embed.frontends.tflite.model import TensorInfo
 from teeny_embed.frontends.tflite.normalization import inverse_root
 from teeny_embed.frontends.tflite.operation import Operation
 from teeny_embed.frontends.tflite.quantization import (
@@ -15,11 +15,13 @@ from teeny_embed.frontends.tflite.quantization import (
     clamp,
     quantize_multiplier,
     quotient,
+    real_values,
+    requantize,
     rescaled,
     to_output,
 )
 from teeny_embed.frontends.tflite.registry import converter
-from teeny_embed.frontends.tflite.tables import looked_up, requantized
+from teeny_embed.frontends.tflite.tables import looked_up
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call, constant
 
@@ -207,22 +209,23 @@ def absolute(op: Operation) -> Tensor:
 ROOT_BITS = 20
 
 
-@converter("RSQRT", "float32 int8", "int8: the largest value for 0 and below")
+@converter("RSQRT", "float32 int8 int16", "integers: the largest value for 0 and below")
 def inverse_square_root(op: Operation) -> Tensor:
     """1 / sqrt(x)."""
-    if op.input(0).dtype == "float32":
-        return call("rsqrt", op.input(0))
-    info, output = op.input_info(0), op.output_info()
-    scale = quotient(1.0, quotient(sqrt(info.scale), 1.0, op.where) * output.scale, op.where)
-    multiplier, shift = quantize_multiplier(scale)
+    x, info, output = op.input(0), op.input_info(0), op.output_info()
+    if x.dtype == "float32":
+        return call("rsqrt", x)
+    multiplier, shift = quantize_multiplier(quotient(1.0, sqrt(info.scale) * output.scale, op.where))
+    largest = output.limits[1] - output.zero_point
 
-    def rule(d: Array) -> Array:
-        roots, shifts = (t.numpy() for t in inverse_root(constant(np.maximum(d, 0).astype(np.int32))))
-        fine = requantized(np.ones_like(roots), roots, shifts + ROOT_BITS)
-        largest = output.limits[1] - output.zero_point
-        return np.where(d <= 0, largest, requantized(fine, multiplier, shift - ROOT_BITS))
+    def rule(above: Tensor) -> Tensor:
+        root, places = inverse_root(call("maximum", above, constant(0, "int32")))
+        fine = call("requantize", constant(1, "int32"), root, places + ROOT_BITS)
+        return where(above <= 0, largest, requantize(fine, multiplier, shift - ROOT_BITS, "tflite"))
 
-    return looked_up(op.input(0), info, output, rule)
+    if x.dtype == "int8":
+        return looked_up(x, info, output, lambda d: rule(constant(d, "int32")).numpy())
+    return to_output(rule(above_zero_point(op, 0)), output)
 
 
 # ---- Types ------------------------------------------------------------------------------------------------
@@ -248,7 +251,10 @@ def _stored(x: Tensor, op: Operation, output: TensorInfo) -> Tensor:
 
 @converter("DEQUANTIZE", "int8 int16 uint8 int32 float16")
 def dequantize(op: Operation) -> Tensor:
-    """(stored - zero point) scale, in binary32."""
+    """(stored - zero point) scale, in binary32; a known operand may be quantised per channel."""
+    stored = op.known(0)
+    if stored is not None:
+        return constant(real_values(stored, op.input_info(0)))
     if op.input(0).dtype == "float16":
         return op.input(0).astype("float32")
     return above_zero_point(op, 0).astype("float32") * constant(np.float32(op.input_info(0).scale))

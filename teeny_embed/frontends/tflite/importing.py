@@ -16,7 +16,7 @@ from teeny_embed.frontends.tflite.operation import Context, Operation
 from teeny_embed.frontends.tflite.quantization import ROUNDINGS
 from teeny_embed.frontends.tflite.reader import read_model
 from teeny_embed.frontends.tflite.registry import CONVERTERS
-from teeny_embed.graph.node import Graph, Node, called_from, locating, name_scope
+from teeny_embed.graph.node import CONSTANT, Graph, Node, called_from, locating, name_scope, topological
 from teeny_embed.graph.tensor import Tensor, constant, input, trace
 
 
@@ -108,11 +108,21 @@ def _convert(op: Operation) -> Sequence[Tensor]:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise op.error(f"operands and options do not fit together: {error}") from error
     results = (made,) if isinstance(made, Tensor) else tuple(made)
+    if all(op.known(i) is not None for i in range(op.input_count) if op.has_input(i)):
+        results = tuple(map(_folded, results))
     if len(results) != len(op.info.outputs):
         raise op.error(f"{len(op.info.outputs)} results, expected {len(results)}")
     for number, tensor in enumerate(results):
         _check_result(op, number, tensor)
     return results
+
+
+def _folded(tensor: Tensor) -> Tensor:
+    """A constant instead of what is computed from constants alone: weights, shapes, positions."""
+    nodes = topological((tensor.node,))
+    if len(nodes) == 1 or any(node.op.leaf and node.op is not CONSTANT for node in nodes):
+        return tensor
+    return constant(tensor.numpy())
 
 
 def _check_result(op: Operation, number: int, tensor: Tensor) -> None:

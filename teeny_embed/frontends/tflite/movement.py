@@ -59,7 +59,7 @@ def fill(op: Operation) -> Tensor:
 def zeros_like(op: Operation) -> Tensor:
     """0 everywhere."""
     info = op.output_info()
-    return constant(np.zeros(info.shape, info.dtype))
+    return call("expand", constant(np.zeros((1,) * len(info.shape)), info.dtype), shape=info.shape)
 
 
 @converter("SHAPE", ANY)
@@ -116,6 +116,8 @@ def unpack(op: Operation) -> list[Tensor]:
     """The slices along an axis, without it."""
     x = op.input(0)
     axis = axis_of(op, op.option("axis"), x.rank)
+    if x.shape[axis] != len(op.info.outputs):
+        raise op.error(f"{len(op.info.outputs)} results of {x.type} along axis {axis}")
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
     return [_part(x, axis, i, i + 1).reshape(rest) for i in range(x.shape[axis])]
 
@@ -254,10 +256,10 @@ def gather(op: Operation) -> Tensor:
 
 def _positions(op: Operation, number: int, extent: int) -> Tensor:
     """int32 in [0, extent). Known ones outside raise DataError, others are moved inside."""
-    if not op.is_constant(number):
+    values = op.known(number)
+    if values is None:
         given = op.input(number).astype("int32")
         return call("minimum", call("maximum", given, constant(0, "int32")), constant(extent - 1, "int32"))
-    values = op.constant(number)
     if values.size and not 0 <= values.min() <= values.max() < extent:
         raise op.error(f"position {values.max()} of {extent}")
     return constant(values.astype(np.int32))

@@ -9,7 +9,7 @@ from typing import Any
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.model import ABSENT, Array, Model, OperatorInfo, Subgraph, TensorInfo
 from teeny_embed.frontends.tflite.reader import _names, schema
-from teeny_embed.graph.node import Variable
+from teeny_embed.graph.node import CONSTANT, Variable
 from teeny_embed.graph.tensor import Tensor, constant
 
 
@@ -24,6 +24,12 @@ class Context:
     rounding: str
     call: Callable[[int, Sequence[Tensor]], list[Tensor]]
     variables: dict[str, Variable] = field(default_factory=dict)
+
+
+def known_value(tensor: Tensor) -> Array | None:
+    """That of a constant of the graph."""
+    value: Array | None = tensor.node.attributes["value"] if tensor.node.op is CONSTANT else None
+    return value
 
 
 class Operation:
@@ -76,16 +82,21 @@ class Operation:
             raise DataError(f"{self.name}: tensor {info.name!r} is used before it is computed", self.where)
         return constant(info.data, info.data.dtype.name)
 
-    def is_constant(self, number: int) -> bool:
-        return self.input_info(number).data is not None
+    def known(self, number: int) -> Array | None:
+        """The value of an operand if it is known now: stored in the file, or computed from what is."""
+        info = self.input_info(number)
+        if info.data is None and info.index in self._values:
+            return known_value(self._values[info.index])
+        return info.data
 
     def constant(self, number: int) -> Array:
         """The value of an operand that must be known now. Raises DataError."""
-        info = self.input_info(number)
-        if info.data is None:
+        value = self.known(number)
+        if value is None:
             hint = "only models whose shapes are fixed can be compiled"
-            raise DataError(f"{self.name}: operand {info.name!r} is no constant", self.where, hint)
-        return info.data
+            what = f"{self.name}: operand {self.input_info(number).name!r} is no constant"
+            raise DataError(what, self.where, hint)
+        return value
 
     def option(self, name: str, default: Any = None) -> Any:
         """A field of the operator's options; `default` where the file has no options at all."""

@@ -98,3 +98,17 @@ def to_output(x: Tensor, output: TensorInfo, activation: str = "NONE") -> Tensor
     """An int32 value in the output's scale: its zero point added, clamped, as the output's type."""
     low, high = activation_range(activation, output)
     return clamp(x + output.zero_point, low, high).astype(output.dtype)
+
+
+def real_values(stored: Array, info: TensorInfo) -> Array:
+    """float32 of a known tensor: (stored - zero point) scale, per channel too."""
+    if info.dtype == "float16":
+        return stored.astype(np.float32)
+    quantization = info.quantization
+    if quantization is None:
+        raise DataError(f"tensor {info.name!r} is not quantised", where=info.where)
+    shape = [1] * stored.ndim
+    if quantization.per_channel:
+        shape[quantization.axis] = -1
+    above = stored - quantization.zero_points.reshape(shape)
+    return above.astype(np.float32) * quantization.scales.reshape(shape)

@@ -30,6 +30,8 @@ from teeny_embed.frontends.tflite.model import (
 
 IDENTIFIER = b"TFL3"
 MAX_RANK = 8
+MAX_COUNT = 1 << 24
+"""Elements of a tensor: more than a microcontroller holds, less than would hurt where files are read."""
 DTYPES = {
     "FLOAT32": "float32", "FLOAT16": "float16", "FLOAT64": "float64", "BOOL": "bool", "INT4": "int4",
     "INT8": "int8", "UINT8": "uint8", "INT16": "int16", "UINT16": "uint16", "INT32": "int32",
@@ -188,8 +190,10 @@ class _Reader:
         if rank > MAX_RANK:
             raise DataError(f"rank {rank}, at most {MAX_RANK} is supported", where=where)
         shape = tuple(_vector(table.ShapeAsNumpy(), np.int32).tolist())
-        if any(extent < 0 for extent in shape) or prod(shape) >= 1 << 31:
+        if any(extent < 0 for extent in shape):
             raise DataError(f"shape {list(shape)} makes no tensor", where=where)
+        if prod(shape) > MAX_COUNT:
+            raise DataError(f"shape {list(shape)} has more than {MAX_COUNT} elements", where=where)
         return shape
 
     def _data(self, buffer: int, shape: tuple[int, ...], dtype: str, where: str) -> Array | None:

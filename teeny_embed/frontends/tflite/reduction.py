@@ -98,6 +98,8 @@ def position(op: Operation) -> Tensor:
 
 SUM_BITS = 20
 """Bits to spare in a running sum of int8."""
+LONGEST = 1024
+"""Elements of a running sum: its work grows with their square."""
 
 
 @converter("CUMSUM", "float32 int8 int32")
@@ -118,6 +120,8 @@ def running_sum(op: Operation) -> Tensor:
 
 def _running(op: Operation, x: Tensor, axis: int) -> Tensor:
     """As a product with a triangle of ones."""
+    if x.shape[axis] > LONGEST:
+        raise op.error(f"{x.shape[axis]} elements in a row", hint=f"at most {LONGEST}")
     order = (*(a for a in range(x.rank) if a != axis), axis)
     moved = x.transpose(*order)
     rows = moved.reshape(-1, x.shape[axis])

@@ -16,9 +16,10 @@ FINE = 1 << 10
 
 
 def _extents(op: Operation, x: Tensor) -> tuple[int, int]:
-    if x.rank != 4 or len(op.output_info().shape) != 4:
-        raise op.error(f"input {x.type}")
-    return op.output_info().shape[1:3]  # type: ignore[return-value]
+    shape = op.output_info().shape
+    if x.rank != 4 or len(shape) != 4 or 0 in shape:
+        raise op.error(f"input {x.type}, result of shape {list(shape)}")
+    return shape[1], shape[2]
 
 
 @converter("RESIZE_NEAREST_NEIGHBOR", "float32 int8 int16 uint8")
@@ -58,12 +59,13 @@ def bilinear(op: Operation) -> Tensor:
         (top, right, (one - y) * z), (bottom, right, y * z),
     ]  # fmt: skip
     wide = "float32" if x.dtype == "float32" else "int32"
-    total: Tensor | None = None
-    for rows, columns, weight in parts:
-        if weight.any():
-            term = gathered(gathered(x, rows, 1), columns, 2).astype(wide) * constant(weight, wide)
-            total = term if total is None else total + term
-    assert total is not None
+    total, *others = (
+        gathered(gathered(x, rows, 1), columns, 2).astype(wide) * constant(weight, wide)
+        for rows, columns, weight in parts
+        if weight.any()
+    )
+    for term in others:
+        total = total + term
     if x.dtype == "float32":
         return total
     half = FINE * FINE // 2

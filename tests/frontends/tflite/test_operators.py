@@ -137,6 +137,7 @@ def unary() -> list[Case]:
         Case("ABS", [F32], [F32], "AbsOptions"), Case("ABS", [Q8], [q8((2, 3, 4), 0.06, -128)], "AbsOptions"),
         Case("ABS", [Q8], [Q8], "AbsOptions", label="same"), Case("ABS", [Q16], [q16((2, 3, 4), 0.0004)], "AbsOptions"),
         Case("RSQRT", [F32], [F32], low=0.1), Case("RSQRT", [q8((1024,), 0.1, -128)], [q8((1024,), 0.02, -128)]),
+        Case("RSQRT", [q16((1024,), 0.001)], [q16((1024,), 0.0003)], low=0),
         Case("NEG", [F32], [F32], "NegOptions"), Case("SQUARE", [F32], [F32], "SquareOptions"),
         Case("EXP", [F32], [F32], "ExpOptions"), Case("LOG", [F32], [F32], low=0.1), Case("SQRT", [F32], [F32], low=0.1),
         Case("SIN", [F32], [F32]), Case("COS", [F32], [F32], "CosOptions"), Case("CEIL", [F32], [F32]),

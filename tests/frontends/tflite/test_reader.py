@@ -69,6 +69,23 @@ def test_nodes_are_named_after_the_layers_of_the_file(shared: Path) -> None:
     assert softmax.name.startswith("Identity/") and softmax.where == "kws_dscnn_int8.tflite:op 12"
 
 
+def test_what_is_computed_from_constants_is_a_constant() -> None:
+    tensors = [
+        T((1, 4), name="x"),
+        constant(np.arange(12).reshape(3, 4) / 8, "float16"),
+        T((3, 4), name="weights"),
+        T((1, 3), name="y"),
+    ]
+    operators = [
+        Op("DEQUANTIZE", [1], [2], {}, "DequantizeOptions"),
+        Op("FULLY_CONNECTED", [0, 2], [3], {}, "FullyConnectedOptions"),
+    ]
+    graph = import_model(model(tensors, operators, [0], [3]), "net.tflite").graph
+    assert "cast" not in [node.op.name for node in graph.nodes()]
+    (y,) = Runner(graph)(np.ones((1, 4), np.float32))
+    np.testing.assert_array_equal(y, [[0.75, 2.75, 4.75]])
+
+
 # ---- Refusals ---------------------------------------------------------------------------------------------
 
 
@@ -120,7 +137,8 @@ def test_an_unsupported_element_type_is_named() -> None:
         ({"x": T((1, 4), "int8", scale=0.1, zero_point=300, name="x")}, "zero point is no int8"),
         ({"x": T((1, 4), "int8", scale=float("nan"), name="x")}, "not finite"),
         ({"w": constant(np.ones((3, 4)), "int8", scale=1e30)}, "rescaled by"),
-        ({"x": T((1, 1 << 30, 1 << 30), "int8", scale=0.1)}, "makes no tensor"),
+        ({"x": T((1, 1 << 30, 1 << 30), "int8", scale=0.1)}, "more than 16777216 elements"),
+        ({"x": T((1, -4), "int8", scale=0.1)}, "makes no tensor"),
         ({"w": T((3, 4), "int8", np.ones((3, 5), "int8"), scale=0.1, name="weights")}, "takes 12 bytes"),
         ({"operator": Op("FULLY_CONNECTED", [0, 9, 2], [3])}, "tensor 9 of 4 tensors"),
         ({"operator": Op("FULLY_CONNECTED", [0, -1, 2], [3])}, "operand 1 is missing"),

@@ -22,7 +22,7 @@ from teeny_embed.frontends.tflite.quantization import (
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.frontends.tflite.tables import evaluated, looked_up, requantized
 from teeny_embed.graph import fixed_point
-from teeny_embed.graph.node import user_line
+from teeny_embed.graph.node import scoped, user_line
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.scalar import ScalarFunction
 from teeny_embed.graph.tensor import Tensor, call, constant
@@ -168,7 +168,7 @@ def _scaled_16(x: Tensor, op: Operation, powers: tuple[int, ...]) -> Tensor:
 
 def _interpolated(magnitude: Tensor, bits: int, beyond: int) -> Tensor:
     """int32: the logistic table at `magnitude` 2^-bits, times 2^bits; `beyond` where it ends."""
-    table = constant(_logistic_table())
+    table = constant(_logistic_table(), name=scoped("table"))
     at = call("shift_right", magnitude, constant(bits, "int32"))
     within = call("minimum", at, constant(254, "int32"))
     low = call("take", table, within).astype("int32")
@@ -179,15 +179,23 @@ def _interpolated(magnitude: Tensor, bits: int, beyond: int) -> Tensor:
 
 def _logistic_16(x: Tensor, op: Operation) -> Tensor:
     _expect(op, -15, 0)
-    scaled = _scaled_16(x, op, (0,))
+    return logistic_16(_scaled_16(x, op, (0,)))
+
+
+def _tanh_16(x: Tensor, op: Operation) -> Tensor:
+    _expect(op, -15, 0)
+    return tanh_16(_scaled_16(x, op, (0, 1)))
+
+
+def logistic_16(scaled: Tensor) -> Tensor:
+    """int16 in units of 2^-15 of an int32 in units of 1 / (3 4096)."""
     value = _interpolated(call("abs", scaled), 9, 0x7FFF << 10)
     result = where(scaled >= 0, value + (1 << 9), (1 << 25) + (1 << 9) - 1 - value)
     return call("shift_right", result, constant(10, "int32")).astype("int16")
 
 
-def _tanh_16(x: Tensor, op: Operation) -> Tensor:
-    _expect(op, -15, 0)
-    scaled = _scaled_16(x, op, (0, 1))
+def tanh_16(scaled: Tensor) -> Tensor:
+    """int16 in units of 2^-15 of an int32 in units of 1 / (3 4096)."""
     value = _interpolated(call("abs", scaled), 8, 0xFFFF << 8)
     half, middle = 1 << 7, 1 << 23
     result = where(scaled >= 0, value - middle + half, middle + half - 1 - value)

@@ -21,6 +21,7 @@ from teeny_embed.frontends.tflite.quantization import (
 )
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.frontends.tflite.windows import window
+from teeny_embed.graph.node import scoped
 from teeny_embed.graph.tensor import Tensor, call, constant
 
 log = logging.getLogger("teeny_embed")
@@ -128,7 +129,7 @@ def weighted(
         biased = y + op.input(bias_number) if op.has_input(bias_number) else y
         return activated(biased, op.activation)
     stored = op.known(operands[1])
-    weights = arrange(op.input(operands[1])) if stored is None else constant(arrange(stored))
+    weights = arrange(op.input(operands[1])) if stored is None else _filter(arrange(stored))
     zero_points = given.zero_point, _weight_zero_point(op, info)
     accumulator = _accumulator(op, x, bias_number)
     acc = contract(x, weights, zero_points=zero_points, accumulator=accumulator)
@@ -148,11 +149,11 @@ def _accumulator(op: Operation, x: Tensor, bias: int) -> str:
 def _bias(op: Operation, number: int, acc: Tensor) -> Tensor:
     """One for each output, in the accumulator's type; 0 where there is none."""
     if not op.has_input(number):
-        return constant(np.zeros(acc.shape[-1:], acc.dtype))
+        return constant(np.zeros(acc.shape[-1:]), acc.dtype, scoped("bias"))
     bias, value = op.input(number), op.known(number)
     if bias.shape != acc.shape[-1:] or bias.dtype not in ("int16", "int32", "int64"):
         raise op.error(f"bias is {bias.type}, expected {acc.dtype}[{acc.shape[-1]}]")
-    return bias.astype(acc.dtype) if value is None else constant(value.astype(acc.dtype))
+    return bias.astype(acc.dtype) if value is None else constant(value, acc.dtype, scoped("bias"))
 
 
 def _scales(op: Operation, x: TensorInfo, weights: TensorInfo, outputs: int) -> Array:
@@ -180,6 +181,11 @@ def _real_weights(op: Operation, number: int, arrange: Arrange) -> Tensor:
         arranged: Tensor = arrange(op.input(number))
         return arranged
     if info.dtype == "float32":
-        return constant(arrange(stored))
+        return _filter(arrange(stored))
     log.info("%s: %s weights of %s are multiplied out to float32", op.where, info.dtype, info.name)
-    return constant(arrange(real_values(stored, info)))
+    return _filter(arrange(real_values(stored, info)))
+
+
+def _filter(weights: Array) -> Tensor:
+    """A constant under that name."""
+    return constant(weights, weights.dtype.name, scoped("filter"))

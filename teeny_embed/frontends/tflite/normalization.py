@@ -19,6 +19,7 @@ from teeny_embed.frontends.tflite.quantization import (
 from teeny_embed.frontends.tflite.registry import converter
 from teeny_embed.frontends.tflite.tables import evaluated, requantized
 from teeny_embed.graph.fixed_point import exp_of_negative_5
+from teeny_embed.graph.node import scoped
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call, constant
 
@@ -47,7 +48,7 @@ def _below_max(x: Tensor) -> Tensor:
 
 def _softmax_8(x: Tensor, info: TensorInfo, output: TensorInfo, beta: float) -> Tensor:
     """A difference to the largest logit has 256 values, so their exponentials (Q0.31) are a table."""
-    exponential = call("take", constant(_exponentials(info.scale, beta)), _below_max(x) + 255)
+    exponential = call("take", _table(_exponentials(info.scale, beta)), _below_max(x) + 255)
     total = call("shift_right_rounding", exponential, constant(SUM_BITS, "int32")).sum(-1, keepdims=True)
     zeros = call("leading_zeros", total)
     fraction = call("shift_left", total, zeros) + constant(-(1 << 31), "int32")
@@ -56,6 +57,11 @@ def _softmax_8(x: Tensor, info: TensorInfo, output: TensorInfo, beta: float) -> 
     places = constant(SUM_BITS + 31 - (greatest - least).bit_length(), "int32") - zeros
     shifted = call("shift_right_rounding", share, places) + least
     return clamp(shifted, least, greatest).astype(output.dtype)
+
+
+def _table(values: Array) -> Tensor:
+    """A constant under that name."""
+    return constant(values, name=scoped("table"))
 
 
 def _exponentials(scale: float, beta: float) -> Array:
@@ -96,7 +102,7 @@ def _softmax_16(x: Tensor, info: TensorInfo, beta: float, op: Operation) -> Tens
 def interpolated(x: Tensor, table: Array) -> Tensor:
     """int32: a table of 513 numbers at a 16-bit position, the low 7 bits interpolating."""
     at = call("shift_right", x, constant(7, "int32")) + 256
-    values = constant(table)
+    values = _table(table)
     base = call("take", values, at).astype("int32")
     slope = call("take", values, at + 1).astype("int32") - base
     part = call("bitwise_and", x, constant(127, "int32"))
@@ -138,7 +144,7 @@ def log_softmax(op: Operation) -> Tensor:
     multiplier, shift, radius = _scaling(scale, 1.0)
     back, back_shift = quantize_multiplier(quotient(2.0 ** (31 - shift), multiplier, op.where))
     difference = _below_max(x)
-    exponential = call("take", constant(_exponentials(scale, 1.0)), difference + 255)
+    exponential = call("take", _table(_exponentials(scale, 1.0)), difference + 255)
     total = call("shift_right_rounding", exponential, constant(SUM_BITS, "int32")).sum(-1, keepdims=True)
     log = call("log_fixed", total)
     lowest = requantize(log + constant(-(1 << 31), "int32"), back, back_shift, "tflite")

@@ -8,7 +8,7 @@ from typing import Any
 
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.model import ABSENT, Array, Model, OperatorInfo, Subgraph, TensorInfo
-from teeny_embed.frontends.tflite.reader import _names, schema
+from teeny_embed.frontends.tflite.reader import names_of, schema
 from teeny_embed.graph.node import CONSTANT, Variable
 from teeny_embed.graph.tensor import Tensor, constant
 
@@ -111,7 +111,7 @@ class Operation:
         if name not in self.info.options:
             return default
         number = self.info.options[name]
-        names = _names(getattr(schema(), enumeration))
+        names = names_of(getattr(schema(), enumeration))
         if number not in names:
             raise DataError(f"{self.name}: option {name} is {number}", where=self.where)
         return names[number]

@@ -12,6 +12,7 @@ import numpy as np
 
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.model import Array, TensorInfo
+from teeny_embed.graph.node import scoped
 from teeny_embed.graph.tensor import Tensor, call, constant
 
 ROUNDINGS = ("tflite", "litert")
@@ -85,7 +86,8 @@ def clamp(x: Tensor, low: int, high: int) -> Tensor:
 
 def requantize(x: Tensor, multiplier: Array | int, shift: Array | int, rounding: str) -> Tensor:
     """An accumulator rescaled; multiplier and shift are numbers or int32 arrays that broadcast to it."""
-    return call("requantize", x, constant(multiplier, "int32"), constant(shift, "int32"), rounding=rounding)
+    factors = constant(multiplier, "int32", scoped("multiplier")), constant(shift, "int32", scoped("shift"))
+    return call("requantize", x, *factors, rounding=rounding)
 
 
 def rescaled(x: Tensor, scale: float, where: str, rounding: str = "tflite") -> Tensor:

@@ -79,9 +79,9 @@ class _Reader:
     def __init__(self, content: bytes, file: str) -> None:
         self.content, self.file = content, file
         self.tflite = schema()
-        self.types = _names(self.tflite.TensorType)
-        self.operator_names = _names(self.tflite.BuiltinOperator)
-        self.option_names = _names(self.tflite.BuiltinOptions)
+        self.types = names_of(self.tflite.TensorType)
+        self.operator_names = names_of(self.tflite.BuiltinOperator)
+        self.option_names = names_of(self.tflite.BuiltinOptions)
 
     def model(self) -> Model:
         root = self.tflite.Model.GetRootAs(self.content, 0)
@@ -281,7 +281,7 @@ def _text(value: bytes | None) -> str:
 
 
 @cache
-def _names(enumeration: type) -> dict[int, str]:
+def names_of(enumeration: type) -> dict[int, str]:
     """Names by number of an enumeration."""
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from teeny_embed.frontends.tflite.model import Array, TensorInfo
 from teeny_embed.graph import scalar
+from teeny_embed.graph.node import scoped
 from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.tensor import Tensor, call, constant
 
@@ -30,4 +31,4 @@ def looked_up(x: Tensor, info: TensorInfo, output: TensorInfo, function: Callabl
     least, greatest = info.limits
     above = np.arange(least, greatest + 1) - info.zero_point
     table = np.clip(function(above) + output.zero_point, *output.limits).astype(output.dtype)
-    return call("take", constant(table), x.astype("int32") - least)
+    return call("take", constant(table, name=scoped("table")), x.astype("int32") - least)

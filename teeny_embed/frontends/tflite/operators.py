@@ -9,9 +9,10 @@ from teeny_embed.frontends.tflite import (
     pooling,
     reduction,
     resizing,
+    space,
 )
 
 __all__ = [
     "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "reduction",
-    "resizing",
+    "resizing", "space",
 ]  # fmt: skip

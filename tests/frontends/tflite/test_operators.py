@@ -236,7 +236,8 @@ def movement() -> list[Case]:
             Case("RESIZE_BILINEAR", [x, constant([7, 5])], [like(x, (1, 7, 5, 8))], "ResizeBilinearOptions", {"AlignCorners": True}, "corners"),
         ]  # fmt: skip
     found += [
-        Case("SPACE_TO_BATCH_ND", [image, constant([2, 2]), constant([[1, 1], [0, 2]])], [T((4, 3, 4, 8))], "SpaceToBatchNDOptions"),
+        Case("SPACE_TO_BATCH_ND", [image, constant([2, 3]), constant([[0, 0], [0, 0]])], [T((6, 2, 2, 8))], "SpaceToBatchNDOptions"),
+        Case("SPACE_TO_BATCH_ND", [image8, constant([2, 3]), constant([[0, 0], [0, 0]])], [q8((6, 2, 2, 8))], "SpaceToBatchNDOptions"),
         Case("FILL", [constant([2, 3]), T(())], [T((2, 3))], "FillOptions", label="float"),
         Case("SHAPE", [image], [T((4,), "int32")], "ShapeOptions", {"OutType": 2}),
         Case("EMBEDDING_LOOKUP", [constant([2, 0]), T((3, 4))], [T((2, 4))], label="float"),
@@ -302,7 +303,35 @@ def contraction() -> list[Case]:
     return found
 
 
-CASES = [*binary(), *unary(), *normalization(), *reductions(), *movement(), *contraction()]
+def variants() -> list[Case]:
+    """Layers with less, other or computed weights and biases, and other shapes."""
+    scales, bias = np.linspace(0.001, 0.03, 6), np.arange(6) * 100 - 250
+    conv, strides = constant(weights((6, 3, 2, 4)), "int8", scale=scales), {"StrideH": 2, "StrideW": 2}
+    depthwise = constant(weights((1, 3, 2, 6)), "int8", scale=scales, axis=3)
+    image8, image16 = q8((1, 8, 6, 4)), q16((1, 8, 6, 4))
+    small8, small16 = q8((1, 4, 3, 4)), q16((1, 4, 3, 4))
+    return [
+        Case("CONV_2D", [image16, conv], [q16((1, 4, 3, 6), 0.003)], "Conv2DOptions", strides, "no-bias"),
+        Case("CONV_2D", [image16, conv, constant(bias, scale=scales * 0.0003)], [q16((1, 4, 3, 6), 0.003)], "Conv2DOptions", strides, "narrow-bias"),
+        Case("CONV_2D", [image8, constant(weights((6, 3, 2, 2)), "int8", scale=scales), constant(bias, scale=scales * 0.05)], [q8((1, 4, 3, 6), 0.4)], "Conv2DOptions", strides, "grouped"),
+        Case("CONV_2D", [image8, constant(weights((6, 3, 2, 4), bits=4), "int4", scale=0.02)], [q8((1, 4, 3, 6), 0.4)], "Conv2DOptions", strides, "int4-plain"),
+        Case("DEPTHWISE_CONV_2D", [q16((1, 8, 6, 3)), depthwise], [q16((1, 4, 3, 6), 0.001)], "DepthwiseConv2DOptions", {**strides, "DepthMultiplier": 2}, "no-bias"),
+        Case("DEPTHWISE_CONV_2D", [q8((1, 8, 6, 3)), constant(weights((1, 3, 2, 6), bits=4), "int4", scale=scales, axis=3)], [q8((1, 4, 3, 6), 0.1)], "DepthwiseConv2DOptions", {**strides, "DepthMultiplier": 2}, "int4"),
+        Case("FULLY_CONNECTED", [q16((3, 8)), constant(weights((6, 8)), "int8", scale=0.013)], [q16((3, 6), 0.0007)], "FullyConnectedOptions", label="no-bias"),
+        Case("FULLY_CONNECTED", [q16((3, 8)), constant(weights((6, 8)), "int8", scale=scales)], [q16((3, 6), 0.0007)], "FullyConnectedOptions", label="per-channel"),
+        Case("FULLY_CONNECTED", [q8((3, 8)), q8((6, 8), 0.013, 0)], [q8((3, 6), 0.07)], "FullyConnectedOptions", label="computed"),
+        Case("FULLY_CONNECTED", [T((3, 8)), T((6, 8)), T((6,))], [T((3, 6))], "FullyConnectedOptions", label="computed"),
+        Case("FULLY_CONNECTED", [q8((2, 2, 2, 4)), constant(weights((6, 16)), "int8", scale=0.013)], [q8((2, 6), 0.07)], "FullyConnectedOptions", label="flattened"),
+        Case("FULLY_CONNECTED", [q8((2, 3, 4)), constant(weights((6, 4)), "int8", scale=0.013)], [q8((2, 3, 6), 0.07)], "FullyConnectedOptions", {"KeepNumDims": True}, "rows-kept"),
+        Case("TRANSPOSE_CONV", [constant([1, 8, 6, 6]), conv, small8], [q8((1, 8, 6, 6), 0.2)], "TransposeConvOptions", strides, "no-bias"),
+        Case("TRANSPOSE_CONV", [constant([1, 9, 6, 6]), conv, small8], [q8((1, 9, 6, 6), 0.2)], "TransposeConvOptions", {**strides, "Padding": 1}, "valid"),
+        Case("TRANSPOSE_CONV", [constant([1, 8, 6, 6]), conv, small16, constant(bias, "int16", scale=scales * 0.0003)], [q16((1, 8, 6, 6), 0.002)], "TransposeConvOptions", strides, "narrow-bias"),
+        Case("ADD", [q8((9,)), q8((9,), 0.1)], [q8((9,), 0.01, 3)], "AddOptions", {"FusedActivationFunction": 2}, "activation2"),
+        Case("MEAN", [q8((1, 5, 7, 3)), constant([0, 1, 2, 3])], [q8((1, 1, 1, 1), 0.02)], "ReducerOptions", {"KeepDims": True}, "everything"),
+    ]  # fmt: skip
+
+
+CASES = [*binary(), *unary(), *normalization(), *reductions(), *movement(), *contraction(), *variants()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -321,6 +350,38 @@ def test_an_operator_equals_the_interpreter(case: Case) -> None:
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
             else:
                 np.testing.assert_array_equal(got, want)
+
+
+def test_space_to_batch_pads_with_the_zero_point() -> None:
+    case = Case(
+        "SPACE_TO_BATCH_ND", [q8((1, 2, 2, 1)), constant([2, 2]), constant([[1, 1], [0, 2]])],
+        [q8((4, 2, 2, 1))], "SpaceToBatchNDOptions",
+    )  # fmt: skip
+    x = np.array([[1, 2], [3, 4]], np.int8)
+    (y,) = Runner(import_model(case.content(), "case.tflite").graph)(x.reshape(1, 2, 2, 1))
+    padded = np.pad(x, [(1, 1), (0, 2)], constant_values=-7)
+    blocks = padded.reshape(2, 2, 2, 2).transpose(1, 3, 0, 2).reshape(4, 2, 2, 1)
+    np.testing.assert_array_equal(y, blocks)
+
+
+def test_tiny_quotients_of_integers_are_zero() -> None:
+    """Where TFLite Micro shifts by more places than a number has."""
+    divisors = np.arange(1, 128)
+    case = Case(
+        "DIV", [q8((127,), 0.05, 3), constant(divisors, "int8", scale=0.9)], [q8((127,), 0.04, 5)], "DivOptions"
+    )
+    run = Runner(import_model(case.content(), "case.tflite").graph)
+    for above in (-2, -1, 0, 1, 2):
+        (y,) = run(np.full(127, above + 3, np.int8))
+        real = above * 0.05 / (divisors * 0.9) / 0.04
+        assert np.abs(y - 5 - real).max() <= 0.5 + 1e-3
+
+
+def test_sums_of_several_start_at_zero() -> None:
+    """Where TFLite Micro starts with the negative zero point."""
+    case = Case("ADD_N", [q8((5,))] * 3, [q8((5,), 0.2, 3)], "AddNOptions")
+    (y,) = Runner(import_model(case.content(), "case.tflite").graph)(*[np.full(5, 13, np.int8)] * 3)
+    np.testing.assert_array_equal(y, np.full(5, 3 + 3 * 20 * 0.05 / 0.2))
 
 
 def test_compiled_operators_equal_numpy_without_a_warning(tmp_path: Path) -> None:

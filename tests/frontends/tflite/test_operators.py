@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from support.compilers import WARNINGS
+from support.process import sanitized
 from support.tflite import Runner, micro_outputs, random_inputs
 from support.tflite_files import Op, T, constant, model
-from teeny_embed.api import Program, build
+from teeny_embed.api import Build, Program, build
 from teeny_embed.deploy.host import HostLibrary
 from teeny_embed.deploy.reference import ReferenceRunner
-from teeny_embed.frontends.tflite import import_model
+from teeny_embed.deploy.runner import Runner as RunnerOfEntries
+from teeny_embed.frontends.tflite import Imported, import_model
 
 
 @dataclass
@@ -384,18 +386,33 @@ def test_sums_of_several_start_at_zero() -> None:
     np.testing.assert_array_equal(y, np.full(5, 3 + 3 * 20 * 0.05 / 0.2))
 
 
-def test_compiled_operators_equal_numpy_without_a_warning(tmp_path: Path) -> None:
+def compiled(folder: Path) -> tuple[Build, dict[str, Imported]]:
+    """Every case as an entry point of one module."""
     imported = {f"case{i}": import_model(case.content(), f"{case}.tflite") for i, case in enumerate(CASES)}
     program = Program("cases", **{name: each.graph for name, each in imported.items()})
-    built = build(program, "host", tmp_path)
-    with (
-        HostLibrary(built.interface, built.directory, "gcc", ("-O1", *WARNINGS)) as library,
-        ReferenceRunner(built.interface, program.entry_points) as reference,
-    ):
+    return build(program, "host", folder), imported
+
+
+def assert_numpys_bits(runner: RunnerOfEntries, built: Build, imported: dict[str, Imported]) -> None:
+    with ReferenceRunner(built.interface, built.program.entry_points) as reference:
         for name, each in imported.items():
             (inputs,) = random_inputs(each, seed=1, count=1)
             feed = dict(zip((n for n, _ in each.graph.inputs), inputs, strict=True))
-            (status, found), (_, wanted) = library.call(name, feed), reference.call(name, feed)
+            (status, found), (_, wanted) = runner.call(name, feed), reference.call(name, feed)
             assert status == 0
             for output in wanted:
                 np.testing.assert_array_equal(found[output], wanted[output], err_msg=CASES[int(name[4:])].op)
+
+
+def test_compiled_operators_equal_numpy_without_a_warning(tmp_path: Path) -> None:
+    built, imported = compiled(tmp_path)
+    with HostLibrary(built.interface, built.directory, "gcc", ("-O1", *WARNINGS)) as library:
+        assert_numpys_bits(library, built, imported)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_compiled_operators_have_no_undefined_behaviour(compiler: str, tmp_path: Path) -> None:
+    built, imported = compiled(tmp_path / "c")
+    with sanitized(built, tmp_path / "run", compiler) as runner:
+        assert_numpys_bits(runner, built, imported)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LAZY = ("jinja2", "pycparser", "serial", "click", "rich", "sklearn", "torch")
+LAZY = ("jinja2", "pycparser", "serial", "click", "rich", "sklearn", "torch", "tflite", "flatbuffers")
 
 PROGRAM = f"""
 import sys

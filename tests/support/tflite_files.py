@@ -76,9 +76,13 @@ def model(
     return file([Graph(tensors, operators, inputs, outputs)])
 
 
-def file(graphs: Sequence[Graph]) -> bytes:
-    """A file with these subgraphs."""
-    return _Writer().file(graphs)
+def file(
+    graphs: Sequence[Graph],
+    input_names: Mapping[str, int] | None = None,
+    output_names: Mapping[str, int] | None = None,
+) -> bytes:
+    """A file with these subgraphs, and a signature of the first where names are given."""
+    return _Writer().file(graphs, input_names or {}, output_names or {})
 
 
 class _Writer:
@@ -86,17 +90,24 @@ class _Writer:
         self.b = flatbuffers.Builder(1024)
         self.buffers: list[bytes] = [b""]
 
-    def file(self, graphs: Sequence[Graph]) -> bytes:
+    def file(
+        self, graphs: Sequence[Graph], input_names: Mapping[str, int], output_names: Mapping[str, int]
+    ) -> bytes:
         names = list(dict.fromkeys(op.name for g in graphs for op in g.operators))
         subgraphs = [self.subgraph(g, names) for g in graphs]
         codes = [self.code(name) for name in names]
         buffers = [self.buffer(content) for content in self.buffers]
+        signatures = []
+        if input_names or output_names:
+            maps = {"Inputs": self.names(input_names), "Outputs": self.names(output_names)}
+            signatures = [self.table("SignatureDef", **maps, SubgraphIndex=0)]
         root = self.table(
             "Model",
             Version=3,
             OperatorCodes=self.tables(codes),
             Subgraphs=self.tables(subgraphs),
             Buffers=self.tables(buffers),
+            SignatureDefs=self.tables(signatures),
         )
         self.b.Finish(root, b"TFL3")
         return bytes(self.b.Output())
@@ -119,6 +130,10 @@ class _Writer:
             self.b.PrependUOffsetTRelative(offset)
         end: int = self.b.EndVector()
         return end
+
+    def names(self, tensors: Mapping[str, int]) -> int:
+        texts = {self.b.CreateString(name): index for name, index in tensors.items()}
+        return self.tables([self.table("TensorMap", Name=n, TensorIndex=i) for n, i in texts.items()])
 
     def code(self, name: str) -> int:
         number = getattr(tflite.BuiltinOperator, name, tflite.BuiltinOperator.CUSTOM)

@@ -11,7 +11,7 @@ import pytest
 
 import teeny_embed as te
 from support.tflite import Runner, SharedModel
-from support.tflite_files import Op, T, constant, model
+from support.tflite_files import Graph, Op, T, constant, file, model
 from teeny_embed.errors import DataError, TeenyError, ToolError
 from teeny_embed.frontends.tflite import import_model
 from teeny_embed.frontends.tflite.reader import read_model
@@ -67,6 +67,24 @@ def test_nodes_are_named_after_the_layers_of_the_file(shared: Path) -> None:
     graph = SharedModel(shared, "mlperf_tiny/kws_dscnn_int8").imported.graph
     softmax = graph.nodes()[-1]
     assert softmax.name.startswith("Identity/") and softmax.where == "kws_dscnn_int8.tflite:op 12"
+
+
+def test_arguments_have_the_names_of_the_signature() -> None:
+    net = Graph(
+        [T((4,), name="serving_default_x:0"), T((4,), name="Identity")], [Op("RELU", [0], [1])], [0], [1]
+    )
+    named = import_model(file([net], {"features": 0}, {"scores": 1}), "net.tflite").graph
+    assert [named.inputs[0][0], named.outputs[0][0]] == ["features", "scores"]
+    plain = import_model(file([net]), "net.tflite").graph
+    assert [plain.inputs[0][0], plain.outputs[0][0]] == ["serving_default_x", "identity"]
+
+
+def test_two_arguments_of_one_name_are_told_apart() -> None:
+    tensors = [T((4,), name="a/x"), T((4,), name="b/x"), T((4,), name="y")]
+    graph = import_model(
+        model(tensors, [Op("ADD", [0, 1], [2], {}, "AddOptions")], [0, 1], [2]), "net.tflite"
+    ).graph
+    assert [name for name, _ in graph.inputs] == ["x", "x_1"]
 
 
 def test_what_is_computed_from_constants_is_a_constant() -> None:

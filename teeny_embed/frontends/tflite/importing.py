@@ -73,8 +73,11 @@ class _Importer:
             operation = Operation(info, subgraph, values, self._context)
             results = called_from(info.where, partial(_convert, operation))
             for index, tensor in zip(info.outputs, results, strict=True):
-                if index != ABSENT:
-                    values[index] = tensor
+                if index == ABSENT:
+                    continue
+                if index in values or subgraph.tensors[index].data is not None:
+                    raise operation.error(f"tensor {subgraph.tensors[index].name!r} has a value already")
+                values[index] = tensor
         return values
 
     def _call(self, number: int, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ class Operation:
     """One operator of a subgraph while it is converted. Operands and results are numbered from 0."""
 
     def __init__(
-        self, info: OperatorInfo, subgraph: Subgraph, values: Mapping[int, Tensor], context: Context
+        self, info: OperatorInfo, subgraph: Subgraph, values: MutableMapping[int, Tensor], context: Context
     ) -> None:
         self.info, self.subgraph, self.context = info, subgraph, context
         self._values = values
@@ -76,11 +76,13 @@ class Operation:
     def input(self, number: int) -> Tensor:
         """The operand as a Tensor; a constant one is made a constant of the graph."""
         info = self.input_info(number)
-        if info.index in self._values:
-            return self._values[info.index]
-        if info.data is None:
-            raise DataError(f"{self.name}: tensor {info.name!r} is used before it is computed", self.where)
-        return constant(info.data, info.data.dtype.name)
+        if info.index not in self._values:
+            if info.data is None:
+                raise DataError(
+                    f"{self.name}: tensor {info.name!r} is used before it is computed", self.where
+                )
+            self._values[info.index] = constant(info.data, info.data.dtype.name)
+        return self._values[info.index]
 
     def known(self, number: int) -> Array | None:
         """The value of an operand if it is known now: stored in the file, or computed from what is."""

@@ -169,6 +169,13 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, object], message: str
     assert message in str(error) and str(error.where).startswith("net.tflite")
 
 
+def test_a_tensor_has_one_value() -> None:
+    for written in (0, 2):  # an input, a constant
+        tensors = [T((4,), name="x"), T((4,), name="y"), constant(np.ones(4), "float32", name="ones")]
+        operators = [Op("ADD", [0, 2], [1], {}, "AddOptions"), Op("RELU", [1], [written])]
+        assert "has a value already" in refusal(model(tensors, operators, [0], [1])).what
+
+
 # ---- Damage -----------------------------------------------------------------------------------------------
 
 SMALL_MODELS = (

@@ -10,6 +10,7 @@ import flatbuffers
 import numpy as np
 import numpy.typing as npt
 import tflite
+from flatbuffers import flexbuffers
 
 Array = npt.NDArray[Any]
 _TYPES = {
@@ -51,6 +52,7 @@ class Op:
     outputs: Sequence[int]
     options: Mapping[str, Any] = field(default_factory=dict)
     options_table: str = ""
+    """None for a custom operator, whose options are a FlexBuffer map."""
 
 
 def constant(data: Any, dtype: str = "int32", **more: Any) -> T:
@@ -198,6 +200,9 @@ class _Writer:
                 for name, v in op.options.items()
             }  # fmt: skip
             options = self.table(kind, **fields)
+        custom = None
+        if not kind and op.options:
+            custom = self.vector(np.frombuffer(bytes(flexbuffers.Dumps(dict(op.options))), np.uint8), "uint8")
         return self.table(
             "Operator",
             OpcodeIndex=code,
@@ -205,4 +210,5 @@ class _Writer:
             Outputs=self.vector(op.outputs, "int32"),
             BuiltinOptionsType=getattr(tflite.BuiltinOptions, kind) if kind else None,
             BuiltinOptions=options,
+            CustomOptions=custom,
         )

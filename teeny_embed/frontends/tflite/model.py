@@ -69,7 +69,10 @@ class TensorInfo:
 
 @dataclass(frozen=True, eq=False)
 class OperatorInfo:
-    """An operator of a subgraph. Operands and results are tensor indices; `options` are its options."""
+    """An operator of a subgraph. Operands and results are tensor indices.
+
+    `options` are the fields of its options, those of a custom operator too where they can be read.
+    """
 
     index: int
     name: str

@@ -10,9 +10,10 @@ from teeny_embed.frontends.tflite import (
     reduction,
     resizing,
     space,
+    streaming,
 )
 
 __all__ = [
     "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "reduction",
-    "resizing", "space",
+    "resizing", "space", "streaming",
 ]  # fmt: skip

@@ -40,6 +40,10 @@ DTYPES = {
 """Element types by the schema's names; int4 holds int8 numbers once it is read, resource names a variable."""
 
 
+_DAMAGE = (struct.error, ValueError, TypeError, LookupError, OverflowError, AttributeError)
+"""What reading fields at offsets that make no sense raises."""
+
+
 def schema() -> Any:
     """The package `tflite`. Raises ToolError where it is missing."""
     try:
@@ -137,6 +141,7 @@ class _Reader:
             name = self.operator_names.get(builtin, f"operator {builtin}")
             if name == "CUSTOM":
                 name = _text(code.CustomCode())
+            custom = _vector(table.CustomOptionsAsNumpy(), np.uint8).tobytes()
             return OperatorInfo(
                 index=number,
                 name=name,
@@ -144,8 +149,8 @@ class _Reader:
                 inputs=self._indices(table.InputsAsNumpy(), tensor_count, where),
                 outputs=self._indices(table.OutputsAsNumpy(), tensor_count, where),
                 intermediates=self._indices(table.IntermediatesAsNumpy(), tensor_count, where),
-                options=self._options(table),
-                custom_options=_vector(table.CustomOptionsAsNumpy(), np.uint8).tobytes(),
+                options=custom_options(custom) if custom else self._options(table),
+                custom_options=custom,
                 where=where,
             )
 
@@ -263,6 +268,17 @@ class _Reader:
         if wrong := [i for i in names if not 0 <= i < len(main.tensors)]:
             raise DataError(f"the signature names tensor {wrong[0]}", where=self.file)
         return names
+
+
+def custom_options(content: bytes) -> dict[str, Any]:
+    """The fields of a custom operator's FlexBuffer map; none if its options are something else."""
+    from flatbuffers import flexbuffers
+
+    try:
+        found = flexbuffers.Loads(content)
+    except (*_DAMAGE, AssertionError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def unpack_int4(content: Array, count: int) -> Array:

@@ -244,14 +244,27 @@ def gather(op: Operation) -> Tensor:
     """Slices at positions along an axis."""
     x = op.input(0)
     axis = axis_of(op, op.option("axis", 0), x.rank)
-    if op.option("batch_dims", 0):
-        raise op.error("batch dims are not supported")
     indices = _positions(op, 1, x.shape[axis])
+    if op.option("batch_dims", 0):
+        return _gathered_per_sample(op, x, axis, indices)
     order = (axis, *(a for a in range(x.rank) if a != axis))
     taken = call("take", x.transpose(*order), indices)
     front = range(indices.rank, indices.rank + axis)
     rest = range(indices.rank + axis, taken.rank)
     return taken.transpose(*front, *range(indices.rank), *rest)
+
+
+def _gathered_per_sample(op: Operation, x: Tensor, axis: int, indices: Tensor) -> Tensor:
+    """Each sample has positions of its own: samples and their elements become one axis."""
+    depth = axis_of(op, op.option("batch_dims"), indices.rank + 1)
+    if axis != depth or x.shape[:depth] != indices.shape[:depth]:
+        raise op.error(f"{depth} batch dims of {x.type} at {indices.type}, axis {axis}")
+    samples, extent = prod(x.shape[:depth]), x.shape[axis]
+    starts = np.arange(samples, dtype=np.int32).reshape(x.shape[:depth]) * extent
+    rows = x.reshape(samples * extent, *x.shape[axis + 1 :])
+    return call(
+        "take", rows, indices + constant(starts.reshape(starts.shape + (1,) * (indices.rank - depth)))
+    )
 
 
 def _positions(op: Operation, number: int, extent: int) -> Tensor:

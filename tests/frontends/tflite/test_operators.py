@@ -220,6 +220,7 @@ def movement() -> list[Case]:
             Case("STRIDED_SLICE", [x, constant([0, 1, 0, 7]), constant([1, 4, 6, 0]), constant([1, 2, 1, -3])], [like(x, (1, 2, 6, 3))], "StridedSliceOptions"),
             Case("STRIDED_SLICE", [x, constant([0, -1, 1, 0]), constant([0, 0, -1, 0]), constant([1, 1, 2, 1])], [like(x, (2, 8))], "StridedSliceOptions", {"BeginMask": 8, "EndMask": 8, "ShrinkAxisMask": 3}, "masks"),
             Case("GATHER", [x, constant([3, 0, 0])], [like(x, (1, 3, 6, 8))], "GatherOptions", {"Axis": 1}),
+            Case("GATHER", [like(x, (2, 5, 3)), constant([[4, 0], [1, 1]])], [like(x, (2, 2, 3))], "GatherOptions", {"Axis": 1, "BatchDims": 1}, "samples"),
             Case("GATHER_ND", [x, constant([[0, 3], [0, 1]])], [like(x, (2, 6, 8))], "GatherNdOptions"),
             Case("PAD", [x, constant([[0, 0], [1, 2], [0, 1], [0, 0]])], [like(x, (1, 7, 7, 8))], "PadOptions"),
             Case("PADV2", [x, constant([[0, 0], [1, 2], [0, 1], [0, 0]]), like(x, (1,), data=[3])], [like(x, (1, 7, 7, 8))], "PadV2Options"),

@@ -135,8 +135,8 @@ def weighted(
     acc = contract(x, weights, zero_points=zero_points, accumulator=accumulator)
     bias = _bias(op, bias_number, acc)
     scales = _scales(op, given, info, acc.shape[-1])
-    multipliers, shifts = quantize_multipliers(scales, op.where)
     rule = "tflite_wide" if accumulator == "int64" else rounding
+    multipliers, shifts = quantize_multipliers(scales, op.where, rule)
     return to_output(requantize(acc + bias, multipliers, shifts, rule), op.output_info(), op.activation)
 
 

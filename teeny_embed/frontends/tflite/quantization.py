@@ -21,6 +21,8 @@ ACTIVATIONS = {
     "NONE": (-inf, inf), "RELU": (0.0, inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0)
 }  # fmt: skip
 """The real range of a fused activation."""
+GREATEST_SHIFT = {"tflite": 30, "tflite_single": 30, "tflite_wide": 7}
+"""How far to the left each rounding rule shifts."""
 
 
 def round_away(x: float) -> int:
@@ -39,10 +41,11 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
     return (0, 0) if shift < -31 else (multiplier, shift)
 
 
-def quantize_multipliers(scales: Array, where: str) -> tuple[Array, Array]:
-    """int32 arrays of multipliers and shifts. Raises DataError for a scale that no accumulator survives."""
+def quantize_multipliers(scales: Array, where: str, rounding: str = "tflite") -> tuple[Array, Array]:
+    """int32 arrays of multipliers and shifts. Raises DataError for a scale that the rule does not define."""
     pairs = [quantize_multiplier(float(scale)) for scale in scales]
-    if wrong := [scale for scale, (_, shift) in zip(scales, pairs, strict=True) if shift > 30]:
+    limit = GREATEST_SHIFT[rounding]
+    if wrong := [scale for scale, (_, shift) in zip(scales, pairs, strict=True) if shift > limit]:
         raise DataError(f"the result is rescaled by {wrong[0]:g}", where=where)
     multipliers, shifts = zip(*pairs, strict=True)
     return np.array(multipliers, np.int32), np.array(shifts, np.int32)
@@ -92,7 +95,7 @@ def requantize(x: Tensor, multiplier: Array | int, shift: Array | int, rounding:
 
 def rescaled(x: Tensor, scale: float, where: str, rounding: str = "tflite") -> Tensor:
     """An accumulator times one real scale."""
-    multipliers, shifts = quantize_multipliers(np.array([scale]), where)
+    multipliers, shifts = quantize_multipliers(np.array([scale]), where, rounding)
     return requantize(x, multipliers[0], shifts[0], rounding)
 
 

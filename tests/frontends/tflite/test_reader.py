@@ -169,6 +169,12 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, object], message: str
     assert message in str(error) and str(error.where).startswith("net.tflite")
 
 
+def test_a_scale_that_the_rule_of_wide_sums_does_not_define_is_refused() -> None:
+    x, y = T((1, 4), "int16", scale=0.1), T((1, 3), "int16", scale=0.1)
+    weights, bias = constant(np.ones((3, 4)), "int8", scale=1e3), constant(np.ones(3), "int64", scale=100)
+    assert "rescaled by" in refusal(dense(x=x, w=weights, b=bias, y=y)).what
+
+
 def test_a_tensor_has_one_value() -> None:
     for written in (0, 2):  # an input, a constant
         tensors = [T((4,), name="x"), T((4,), name="y"), constant(np.ones(4), "float32", name="ones")]

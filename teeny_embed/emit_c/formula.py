@@ -23,10 +23,13 @@ _TIGHT = ("multiply", "divide", "remainder")
 def formulas(step: Step, names: Mapping[Buffer, str]) -> list[str]:
     """One line for each output, none where it would be too long to help. `names` are the C function's."""
     lines = []
+    printer = _Printer(step, names)
     for output in step.outputs:
+        if printer.names_in(output.value) > LONGEST:
+            continue
         here = ",".join(d for d, _ in step.dims)
         place = f"{names[output.buffer]}[{here}]" if here else names[output.buffer]
-        text = f"{place} = {_Printer(step, names).text(output.value)}"
+        text = f"{place} = {printer.text(output.value)}"
         if len(text) <= LONGEST:
             lines.append(text)
     return lines
@@ -36,6 +39,16 @@ class _Printer:
     def __init__(self, step: Step, names: Mapping[Buffer, str]) -> None:
         self.step, self.names = step, names
         self.folds = {f.accumulator: f for f in step.folds}
+        self._counts: dict[Scalar, int] = {}
+
+    def names_in(self, node: Scalar) -> int:
+        """How many names and numbers the text of `node` has: what is shared is written out each time."""
+        if node not in self._counts:
+            parts = node.args
+            if node.op == "var" and node not in self.folds:
+                parts = tuple(i for i in self.step.reads[str(node.attr)].index if isinstance(i, Scalar))
+            self._counts[node] = max(1, sum(map(self.names_in, parts)))
+        return self._counts[node]
 
     def text(self, node: Scalar, tight: bool = False) -> str:
         """`node` in mathematical notation; in parentheses if it stands beside a product and is no factor."""

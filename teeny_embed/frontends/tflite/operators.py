@@ -7,6 +7,7 @@ from teeny_embed.frontends.tflite import (
     movement,
     normalization,
     pooling,
+    recurrent,
     reduction,
     resizing,
     space,
@@ -14,6 +15,6 @@ from teeny_embed.frontends.tflite import (
 )
 
 __all__ = [
-    "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "reduction",
-    "resizing", "space", "streaming",
+    "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "recurrent",
+    "reduction", "resizing", "space", "streaming",
 ]  # fmt: skip

@@ -81,6 +81,8 @@ class Packed:
     micro: tuple[str, ...] = ()
     scratch_bytes: int = 0
     """Memory used while the node runs, aligned to 8 bytes."""
+    scratch_dtype: str = "uint8"
+    """What C takes it for, such as "int8"; `scratch_bytes` is a multiple of its size."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,7 +139,9 @@ def _with_scratch(step: Step, pack: Pack) -> Step:
     if packed is None or packed.scratch_bytes == 0:
         return step
     name = f"{step.outputs[0].buffer.name}.scratch"
-    return replace(step, scratch=Buffer(name, TensorType((packed.scratch_bytes,), "uint8"), "scratch"))
+    count = packed.scratch_bytes // np.dtype(packed.scratch_dtype).itemsize
+    scratch = TensorType((count,), packed.scratch_dtype)
+    return replace(step, scratch=Buffer(name, scratch, "scratch"))
 
 
 def packed_for(step: Step, pack: Pack) -> Packed | None:

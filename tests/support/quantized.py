@@ -31,14 +31,17 @@ def quantized_conv(
     output_zero_point: int = 5,
     low: int = -128,
     high: int = 127,
+    one_scale: bool = False,
     **where: Any,
 ) -> Tensor:
-    """conv + bias, requantised per channel by rule `tflite`; int8 in and out."""
+    """conv + bias, requantised by rule `tflite`, per channel unless `one_scale`; int8 in and out."""
     filters, depth = filter_shape[0], int(np.prod(filter_shape[1:]))
     weights = rng.integers(-127, 128, filter_shape).astype(np.int8)
     bias = rng.integers(-2000, 2000, filters).astype(np.int32)
     multiplier = rng.integers(1 << 30, 1 << 31, filters).astype(np.int32)
     shift = -rng.integers(6, 9, filters).astype(np.int32) - np.int32(depth > 64)
+    if one_scale:
+        multiplier[:], shift[:] = multiplier[0], shift[0]
     sums = call("conv", x, table(weights), zero_points=(input_zero_point, 0), accumulator="int32", **where)
     scaled = call("requantize", sums + table(bias), table(multiplier), table(shift))
     return clamped(scaled + number(output_zero_point), low, high)

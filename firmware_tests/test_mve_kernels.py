@@ -1,0 +1,39 @@
+"""MVE kernels on the emulated Cortex-M55: assembly and its C99 twin equal NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.mve import MVE_CASES, assert_equals_numpy, quantized_program
+from support.runners import Place
+from teeny_embed.api import build
+
+PLACES = (
+    Place("cortex-m55"),
+    Place("cortex-m55", "clang"),
+    Place("cortex-m55", flags=("-O0",)),
+    Place("cortex-m55", flags=("-DTE_PORTABLE",)),
+)
+IN_EVERY_RUN = ("linear", "pointwise", "padded, stride 2", "depthwise, 16 channels", "depthwise, stride 2")
+
+
+def run(case: str, positive: bool, place: Place, folder: Path) -> None:
+    program = quantized_program(*MVE_CASES[case], positive=positive)
+    with place.runner(build(program, place.target, folder / "c"), folder / "firmware") as runner:
+        assert_equals_numpy(program, runner)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("case", IN_EVERY_RUN)
+def test_assembly_equals_numpy(case: str, positive: bool, tmp_path: Path) -> None:
+    run(case, positive, PLACES[0], tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("place", PLACES, ids=str)
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("case", MVE_CASES)
+def test_all_cases_under_all_compilers(case: str, positive: bool, place: Place, tmp_path: Path) -> None:
+    run(case, positive, place, tmp_path)

@@ -184,6 +184,27 @@ def _log(x: Scalar) -> Scalar:
     return _left(multiply_high(exponent, s.const(1488522236, "int32")) + log_z, 1)
 
 
+def _square_root(x: Scalar) -> Scalar:
+    """Digit by digit: what is left is compared with twice the root so far and the next bit."""
+    rest, root = x, s.const(0, "uint64")
+    for place in range(62, -2, -2):
+        bit = s.const(1 << place, "uint64")
+        trial, half = root + bit, s.shift_right(root, s.const(1, "uint64"))
+        fits = s.logical_not(s.less(rest, trial))
+        rest, root = s.select(fits, rest - trial, rest), s.select(fits, half + bit, half)
+    limit = s.select(
+        s.less(x, s.const(1 << 32, "uint64")), s.const(0xFFFF, "uint64"), s.const(0xFFFFFFFF, "uint64")
+    )
+    up = s.logical_and(s.less(root, rest), s.not_equal(root, limit))
+    return s.cast(root + s.cast(up, "uint64"), "uint32")
+
+
+square_root = define(
+    "square_root",
+    "the integer nearest to the square root; at most 2^16 - 1 below 2^32",
+    _square_root,
+    "uint64",
+)
 inverse_of_one_plus = define("inverse_of_one_plus", "1 / (1 + x) of a Q0.31 in [0, 1]", _inverse, "int32")
 logistic_4 = define("logistic_q4", "1 / (1 + e^-x) as Q0.31 of a Q4.27", _logistic, "int32")
 tanh_4 = define("tanh_q4", "tanh(x) as Q0.31 of a Q4.27", _tanh, "int32")

@@ -29,6 +29,7 @@ FLOAT = ("float32",)
 TOTALS = ("int32", "uint32", "int64", "uint64", "float32")
 ARITHMETIC = (*NUMBERS, "float64")
 COMPARED = ("bool", *ARITHMETIC)
+WHOLE = ("int32", "uint32", "int64", "uint64")
 TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["reshape", "transpose", "slice", "pad", "expand", "concat", "take", "pick"], DTYPES),
     **dict.fromkeys(["cast", "where"], DTYPES),
@@ -40,7 +41,8 @@ TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["sum", "conv", "matmul"], TOTALS),
     **dict.fromkeys(["requantize", "multiply_high", "leading_zeros"], ("int32",)),
     **dict.fromkeys(["inverse_of_one_plus", "inverse_square_root", "log_fixed"], ("int32",)),
-    **dict.fromkeys(["shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"], ("int32",)),
+    **dict.fromkeys(["shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"], WHOLE),
+    "square_root": ("uint64",),
     **dict.fromkeys(["shift_right_rounding", "shift_left_saturating"], ("int32",)),
     "sum_pool": ("int8", "uint8", "int16", "int32", "float32"),
 }

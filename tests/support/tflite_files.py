@@ -16,6 +16,7 @@ Array = npt.NDArray[Any]
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int4": "INT4", "int8": "INT8", "uint8": "UINT8",
     "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL", "uint32": "UINT32",
+    "uint64": "UINT64",
     "resource": "RESOURCE",
 }  # fmt: skip
 

@@ -10,11 +10,13 @@ from teeny_embed.frontends.tflite import (
     recurrent,
     reduction,
     resizing,
+    signal,
     space,
     streaming,
+    variables,
 )
 
 __all__ = [
     "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "recurrent",
-    "reduction", "resizing", "space", "streaming",
+    "reduction", "resizing", "signal", "space", "streaming", "variables",
 ]  # fmt: skip

@@ -17,8 +17,8 @@ import numpy as np
 
 from teeny_embed.kernels.quantized import Packed, Quantized, Table
 
-_WINDOWS_BYTES = 1024
-"""Gathered windows that are kept at once, if two of them need no more."""
+_COLUMNS_BYTES = 2048
+"""Gathered columns, if two windows need no more."""
 _PLANE_BYTES = 4096
 """A plane, if three rows need no more."""
 
@@ -30,7 +30,7 @@ def pack(q: Quantized) -> Packed | None:
     if np.any((q.shift < least_shift) | (q.shift > 31)) or max(-q.least, q.greatest) >= 1 << 31:
         return None
     if q.groups == 1:
-        return _dot(q)
+        return _dot(q) if q.filters >= 4 else None  # fewer would leave half of the sums unused
     if q.groups == q.channels == q.filters and q.channels >= 8:
         return _depthwise(q)
     return None
@@ -90,25 +90,30 @@ def _pointwise(q: Quantized, dense: bool) -> Packed:
 
 
 def _gathered(q: Quantized) -> Packed:
-    window = q.kernel[0] * q.kernel[1] * q.channels
-    group = min(max(2, _WINDOWS_BYTES // window & ~1), q.batch * q.out_height * q.out_width)
-    dot, layer = _dot_layer(q, window)
+    """Columns of windows lie side by side in scratch, so that neighbouring windows overlap there."""
+    height, width = q.kernel
+    column = height * q.channels
+    spacing = q.dilation[1]
+    fitting = (_COLUMNS_BYTES // column - width) // q.stride[1] + 1
+    group = 1 if spacing > 1 else min(max(2, fitting), q.out_width)
+    dot, layer = _dot_layer(
+        replace(q, filter=q.filter.transpose(0, 2, 1, 3)), 0 if spacing > 1 else q.stride[1] * column
+    )
+    columns_bytes = ((group - 1) * q.stride[1] + width) * column
     padded = -(-q.filters // 4) * 4
     spill = padded > q.filters
-    dense = q.dilation[1] == 1
     values = {
-        "dot": dot, "group": group, "window": window, "spill": spill, "padded": padded,
-        "rows": q.batch * q.out_height, "image": q.height * q.width * q.channels,
+        "dot": dot, "group": group, "spill": spill, "padded": padded, "columns_bytes": columns_bytes,
+        "rows": q.batch * q.out_height, "image": q.height * q.width * q.channels, "column": column,
         "height": q.height, "width": q.width, "channels": q.channels, "filters": q.filters,
-        "out_height": q.out_height, "out_width": q.out_width, "kernel": q.kernel,
-        "stride": q.stride, "dilation": q.dilation, "padding": q.padding, "dense": dense,
-        "zero_point": q.input_zero_point,
-        "from_pitch": q.dilation[0] * q.width * q.channels, "to_pitch": q.kernel[1] * q.channels,
+        "out_height": q.out_height, "out_width": q.out_width, "kernel": q.kernel, "stride": q.stride,
+        "dilation": q.dilation[0], "spacing": spacing, "padding": q.padding,
+        "last_top": q.height - 1 - (height - 1) * q.dilation[0], "zero_point": q.input_zero_point,
     }  # fmt: skip
     return Packed(
         "mve_gathered_node",
         ("mve_common", "mve_runs", dot),
-        scratch_bytes=group * (window + spill * padded),
+        scratch_bytes=columns_bytes + spill * group * padded,
         scratch_dtype="int8",
         tables={"layer": layer},
         values=values,

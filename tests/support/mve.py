@@ -30,7 +30,7 @@ MVE_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = 
     "padded, stride 2": ((1, 9, 7, 3), (5, 3, 3, 3), {"stride": (2, 1), "padding": ((1, 1), (0, 2))}),
     "padded, two images": ((2, 5, 4, 3), (4, 3, 3, 3), {"padding": SAME}),
     "padded more than the kernel": ((1, 2, 2, 3), (4, 2, 2, 3), {"padding": ((3, 3), (3, 2))}),
-    "dilated": ((1, 9, 8, 2), (3, 2, 3, 2), {"dilation": (3, 2), "padding": ((2, 2), (1, 1))}),
+    "dilated": ((1, 9, 8, 2), (6, 2, 3, 2), {"dilation": (3, 2), "padding": ((2, 2), (1, 1))}),
     "one-dimensional": ((1, 12, 3), (4, 5, 3), {"stride": (2,), "padding": ((2, 2),)}),
     "deep windows": ((1, 3, 3, 70), (4, 3, 3, 70), {"padding": SAME}),
     "depthwise, 16 channels": ((1, 6, 5, 16), (16, 3, 3, 1), {"groups": 16, "padding": SAME}),

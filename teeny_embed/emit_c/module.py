@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from teeny_embed.emit_c import helpers
@@ -18,7 +19,7 @@ from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, 
 from teeny_embed.errors import GraphError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.node import Variable
-from teeny_embed.graph.step import Buffer, Step
+from teeny_embed.graph.step import Buffer, Read, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.kernels.quantized import Packed
 from teeny_embed.planner.plan import EntryPlan, Plan
@@ -230,7 +231,9 @@ class _Builder:
             self.micro.update(dict.fromkeys(choice.packed.micro))
             text = (choice.packed.kernel, sorted(choice.packed.values.items()))
         else:
-            parts, parameters = self._body(step, choice, pointers), self._parameters(entry, step, pointers)
+            step, firsts = _from_first_element(step, entry) if choice.scatter is None else (step, {})
+            parts = self._body(step, choice, pointers)
+            parameters = self._parameters(entry, step, pointers, firsts)
             text = parts
         key = repr(([p.declaration for p in parameters], text))
         use = f"{entry.schedule.name} node {position}"
@@ -272,9 +275,9 @@ class _Builder:
         return pointers
 
     def _parameters(
-        self, entry: EntryPlan, step: Step, pointers: dict[Buffer, str]
+        self, entry: EntryPlan, step: Step, pointers: dict[Buffer, str], firsts: Mapping[Buffer, int]
     ) -> tuple[Parameter, ...]:
-        """Arguments of the step's function, one per storage."""
+        """Arguments of the step's function, one per storage; `firsts` are elements that they point to."""
         written = {entry.storage[b] for b in step.buffers_written()}
         read = {entry.storage[b] for b in step.buffers_read()}
         first: dict[Buffer, Buffer] = {}
@@ -283,7 +286,10 @@ class _Builder:
         parameters = []
         for root, buffer in first.items():
             role = ("in,out" if root in read else "out") if root in written else "in"
-            parameters.append(self._parameter(entry, buffer, root, pointers[buffer], role))
+            parameter = self._parameter(entry, buffer, root, pointers[buffer], role)
+            if first_element := firsts.get(buffer):
+                parameter = replace(parameter, argument=f"{parameter.argument} + {first_element}")
+            parameters.append(parameter)
         return tuple(parameters)
 
     def _kernel_parameters(self, entry: EntryPlan, step: Step, packed: Packed) -> tuple[Parameter, ...]:
@@ -343,6 +349,32 @@ class _Builder:
             lifetimes,
         )
         return name
+
+
+def _from_first_element(step: Step, entry: EntryPlan) -> tuple[Step, dict[Buffer, int]]:
+    """The step as it reads tensors from the first element that it needs, and which element that is.
+
+    So steps that do the same with different parts of a tensor have the same text, and share one function.
+    """
+    buffers = [*step.buffers_read(), *step.buffers_written()]
+    storages = Counter(entry.storage[b] for b in dict.fromkeys(buffers))
+    flat = {name: read.flat() for name, read in step.reads.items()}
+    firsts: dict[Buffer, int] = {}
+    for buffer in dict.fromkeys(step.buffers_read()):
+        names = [name for name, read in step.reads.items() if read.buffer is buffer]
+        maps = [m for name in names if step.reads[name].fill is None and (m := flat[name]) is not None]
+        ascending = all(c > 0 for m in maps for _, c in m.terms)
+        if len(maps) == len(names) and ascending and storages[entry.storage[buffer]] == 1:
+            firsts[buffer] = min(m.constant for m in maps)
+    firsts = {buffer: first for buffer, first in firsts.items() if first > 0}
+    reads = dict(step.reads)
+    for name, read in step.reads.items():
+        index = flat[name]
+        if read.buffer in firsts and index is not None:
+            first = firsts[read.buffer]
+            reads[name] = Read(read.buffer, (read.buffer.type.count - first,), (index - first,))
+    return replace(step, reads=reads) if firsts else step, firsts
+
 
 def _variables(plan: Plan) -> list[Variable]:
     """Variables that some entry point assigns; parameters first, in order of first use."""

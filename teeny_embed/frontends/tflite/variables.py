@@ -21,7 +21,7 @@ MOST_ROUNDS = 1000
 # ---- Variables --------------------------------------------------------------------------------------------
 
 
-@converter("VAR_HANDLE", "")
+@converter("VAR_HANDLE", "resource", "variables of any type")
 def var_handle(op: Operation) -> Tensor:
     """A constant that spells the variable's name: handles are passed on like other values."""
     parts = [_text(op.option(name, "")) for name in ("container", "shared_name")]
@@ -61,7 +61,7 @@ def assign_variable(op: Operation) -> Sequence[Tensor]:
 # ---- Subgraphs --------------------------------------------------------------------------------------------
 
 
-@converter("CALL_ONCE", "")
+@converter("CALL_ONCE", "resource", "what it assigns must be known")
 def call_once(op: Operation) -> Sequence[Tensor]:
     """What the subgraph assigns is what variables start with, and have again after a reset."""
     with recording() as once:

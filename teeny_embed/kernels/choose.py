@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.step import Schedule, Step
-from teeny_embed.kernels import mve
+from teeny_embed.kernels import mve, paired
 from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
@@ -45,7 +45,7 @@ def prepare(schedule: Schedule, target: Target) -> Schedule:
     return mask_choices(pack(split_epilogues(schedule, target), target), target)
 
 
-_QUANTIZED: tuple[tuple[str, Pack], ...] = (("mve", mve.pack),)
+_QUANTIZED: tuple[tuple[str, Pack], ...] = (("mve", mve.pack), ("thumb", paired.pack))
 """Kernels for quantised convolutions by the feature that they need, the richest instruction set first."""
 
 

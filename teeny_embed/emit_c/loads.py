@@ -13,6 +13,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Read, Step, in_order
+from teeny_embed.kernels.tiles import Group, in_group
 from teeny_embed.kernels.vectors import Vector
 
 Offset = Mapping[str, int | Affine]
@@ -39,10 +40,11 @@ class Loads:
     """Loads of one segment. `snapshot` and `restore` delimit C blocks whose names do not outlive them."""
 
     def __init__(
-        self, step: Step, limits: Limits, names: Names, module: str, pointers: Mapping[Buffer, str]
-    ) -> None:
+        self, step: Step, limits: Limits, names: Names, module: str, pointers: Mapping[Buffer, str],
+        group: Group | None = None,
+    ) -> None:  # fmt: skip
         self.step, self.limits, self.names = step, limits, names
-        self.module, self.pointers = module, pointers
+        self.module, self.pointers, self.group = module, pointers, group
         self._known: Snapshot = {}
         written = {pointers[o.buffer] for o in step.outputs}
         self._written = {b for b in pointers if pointers[b] in written}
@@ -90,8 +92,31 @@ class Loads:
             outer = site.loops[level - 1].head if level else site.head
             target = outer if level < len(site.loops) else site.here
             target += lines
-            self._known[key] = self._load(pointer, read, element, site, target)
+            group = self._group(pointer, read, offset, known)
+            if len(group) > 1:
+                names = [self.names.unique(f"{pointer}_at") for _ in group]
+                self._known |= {(*key[:2], e): n for e, n in zip(group, names, strict=True)}
+                target += self._load_group(read, group[0], names)
+            else:
+                self._known[key] = self._load(pointer, read, element, site, target)
         return self._known[key]
+
+    def _group(self, pointer: str, read: Read, offset: Offset, known: Values) -> list[str]:
+        """The elements that one instruction loads together with the one at `offset`; none if alone."""
+        group = self.group
+        first = offset.get(group.dim) if group is not None else None
+        if group is None or not isinstance(first, int) or not in_group(read, group.dim):
+            return []
+        begin = first - first % group.size
+        end = min(begin + group.size, self.limits.ranges[group.dim].tile)
+        return [self._element(pointer, read, {**offset, group.dim: n}, known, []) for n in range(begin, end)]
+
+    def _load_group(self, read: Read, first: str, names: list[str]) -> list[str]:
+        """Weights have registers of their own, so that another group can be in use with theirs."""
+        kind = "weights" if read.buffer.kind == "constant" else "values"
+        declared = [f"float {name};" for name in names]
+        arguments = ", ".join(f"&{name}" for name in (first, *names))
+        return [*declared, f"{self.module}_{kind}{len(names)}({arguments});"]
 
     def _load(self, pointer: str, read: Read, element: str, site: Site, target: list[str]) -> str:
         dtype = read.buffer.type.dtype

@@ -33,6 +33,8 @@ class Segment:
     terms: tuple[Level, ...]
     tests: str
     """Whether the term exists, where no loop bound can say it."""
+    in_order: bool = False
+    """Whether its loads fill the registers, so that the compiler should leave them where they are."""
     guard: str = ""
     """Whether the term is not absent, where all tile positions agree."""
     whole: str = ""
@@ -76,7 +78,7 @@ class _Builder:
         self.vector = choice.vector
         names = Names((*pointers.values(), *step.sizes, "lane"))
         self.limits = Limits(step, ranges, names, self.vector.lanes if self.vector else 1)
-        self.loads = Loads(step, self.limits, names, module, pointers)
+        self.loads = Loads(step, self.limits, names, module, pointers, choice.group)
         tiled = [d for d, r in ranges.items() if r.tile > 1 or r.blocks]
         offsets = itertools.product(*(ranges[d].offsets for d in tiled))
         self.positions: list[Offset] = [dict(zip(tiled, o, strict=True)) for o in offsets]
@@ -88,6 +90,7 @@ class _Builder:
             samples=tuple(Level(d, "0", str(e), 1) for level in step.levels[:-1] for d, e in level),
             terms=terms,
             tests=conjunction(self.limits.limit(terms)),
+            in_order=choice.group is not None,
         )
         prefixes = ("sum", "part") if self.result.samples else ("sum",)
         self.totals, *self.parts = (
@@ -127,12 +130,17 @@ class _Builder:
             for o in self.positions
         ]
         before = self.loads.snapshot()
-        for known, offset in zip(values, self.positions, strict=True):
-            known |= self.loads.values(late, offset, self._site(part.update, self.vector))
-        shared = self._shared_absence(values)
-        part.guard = f"!({shared})" if shared is not None else ""
-        for known, inner in zip(values, self.inner, strict=True):
-            part.update += self._update({**known, **inner}, inner)
+        if part.in_order:  # each load just before its use, so that few are held at a time
+            for known, offset, inner in zip(values, self.positions, self.inner, strict=True):
+                known |= self.loads.values(late, offset, self._site(part.update, self.vector))
+                part.update += self._update({**known, **inner}, inner)
+        else:
+            for known, offset in zip(values, self.positions, strict=True):
+                known |= self.loads.values(late, offset, self._site(part.update, self.vector))
+            shared = self._shared_absence(values)
+            part.guard = f"!({shared})" if shared is not None else ""
+            for known, inner in zip(values, self.inner, strict=True):
+                part.update += self._update({**known, **inner}, inner)
         self._declare_accumulators()
         if self.limits.straddling:
             self._border(late, values, before)

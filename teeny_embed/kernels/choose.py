@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.step import Schedule, Step
 from teeny_embed.kernels import mve, paired
+from teeny_embed.kernels.constants import pack_constants
 from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
-from teeny_embed.kernels.tiles import choose_tile
+from teeny_embed.kernels.tiles import Group, choose_tile
 from teeny_embed.kernels.vectors import Vector, pack, vector_of
 from teeny_embed.target import Target
 
@@ -21,12 +22,13 @@ class Choice:
     """A kernel for one step: the name of its template, and what that is told.
 
     `tile` is how many neighbouring outputs of a dim are computed together, each in an accumulator of its
-    own, which changes no bit. `vector` puts one dim in lanes.
+    own, which changes no bit. `vector` puts one dim in lanes; `group` says what is loaded in one instruction.
     """
 
     kernel: str
     tile: Mapping[str, int] = field(default_factory=dict)
     vector: Vector | None = None
+    group: Group | None = None
     scatter: Scatter | None = None
     lanes: int = 1
     packed: Packed | None = None
@@ -41,7 +43,7 @@ def prepare(schedule: Schedule, target: Target) -> Schedule:
         step if family is not None and packed_for(step, family) is not None else coalesce(step)
         for step in schedule.steps
     )
-    schedule = replace(schedule, steps=tuple(steps))
+    schedule = replace(schedule, steps=tuple(pack_constants(step, target) for step in steps))
     return mask_choices(pack(split_epilogues(schedule, target), target), target)
 
 
@@ -68,4 +70,5 @@ def choose(step: Step, target: Target) -> Choice:
     vector = vector_of(step, target)
     if vector is not None:
         return Choice("nest", tile=vector[1], vector=vector[0])
-    return Choice("nest", choose_tile(step, target))
+    tile, group = choose_tile(step, target)
+    return Choice("nest", tile, group=group)

@@ -107,20 +107,88 @@ _SPARE_REGISTERS = 5  # of 32: one operand's value, the guard, the scheduler's r
 _MAP_TILE = 8  # outputs of a map per turn of its loop: amortises the loop's own instructions
 
 
-def choose_tile(step: Step, target: Target) -> Tile:
+@dataclass(frozen=True)
+class Group:
+    """Reads that move along the output dim `dim` by one element load `size` elements in one instruction."""
+
+    dim: str
+    size: int
+
+
+def choose_tile(step: Step, target: Target) -> tuple[Tile, Group | None]:
     """The tile with the least estimated cycles for a core with floating-point registers; none for others."""
     if not target.has("fpu") or not step.dims:
-        return {}
+        return {}, None
     if not step.folds:
         name, extent = step.dims[-1]
-        return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0)}
+        return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0)}, None
     if any(f.term is None for f in step.folds):
-        return {}
+        return {}, None
     bounds = fold_bounds(step)
     fixed_dims = absence_dims(step) | {d for i, _ in bounds if i.exact for d in i.dims}
     free = [d for d, _ in step.dims if d not in fixed_dims]
+    in_groups = group_dim(step)
+    if in_groups in free:
+        return _grouped_tile(step, bounds, free, in_groups, target.float_registers)
     candidates = list(_candidates(step, free, target.float_registers - _SPARE_REGISTERS))
-    return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile)))
+    return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile))), None
+
+
+def group_dim(step: Step) -> str | None:
+    """The output dim along which weights lie together: a constant moves along it by one element."""
+    if len(step.folds) != 1 or any(f.absent is not None for f in step.folds):
+        return None
+    reads = step.fold_reads().values()
+    found = [d for r in reads if r.buffer.kind == "constant" for d, _ in step.dims if in_group(r, d)]
+    return found[-1] if found else None
+
+
+def in_group(read: Read, d: str) -> bool:
+    """Whether neighbours along `d` read neighbouring numbers, with no test between them."""
+    flat = read.flat()
+    return (
+        read.fill is None
+        and read.buffer.type.dtype == "float32"
+        and flat is not None
+        and flat.coefficient(d) == 1
+    )
+
+
+_GROUP = 8  # registers: what remains of 32 holds up to 20 accumulators, another operand and a product
+
+
+def _grouped_tile(
+    step: Step, bounds: Sequence[Bound], free: Sequence[str], d: str, register_count: int
+) -> tuple[Tile, Group | None]:
+    candidates = [
+        (tile, Group(d, _group_size(tile[d])))
+        for tile in _candidates(step, free, register_count, range(1, register_count))
+        if d in tile and _registers(step, tile, Group(d, _group_size(tile[d]))) <= register_count
+    ]
+    if not candidates:
+        return {}, None
+    return min(candidates, key=lambda c: (_cycles(step, bounds, *c), len(c[0])))
+
+
+def _group_size(tile: int) -> int:
+    """The largest of equal groups that a tile consists of."""
+    return next(n for n in range(min(tile, _GROUP), 0, -1) if tile % n == 0)
+
+
+def _registers(step: Step, tile: Tile, group: Group) -> int:
+    """Accumulators, a product, and what each read holds at a time.
+
+    That is all positions along the group's dim where another dim makes use of them again, else one group.
+    """
+    total = prod(tile.values()) + 1
+    for read in step.fold_reads().values():
+        if group.dim not in read.dims():
+            total += 1
+        elif any(t > 1 and d not in read.dims() for d, t in tile.items()):
+            total += tile[group.dim]
+        else:
+            total += group.size
+    return total
 
 
 def absence_dims(step: Step) -> set[str]:
@@ -131,30 +199,59 @@ def absence_dims(step: Step) -> set[str]:
     return direct | {d for n in names for d in step.reads[n].dims()}
 
 
-def _candidates(step: Step, free: Sequence[str], register_count: int) -> Iterable[Tile]:
+def _candidates(
+    step: Step, free: Sequence[str], register_count: int, steps: Sequence[int] = _SIZES
+) -> Iterable[Tile]:
     sizes = step.sizes
     yield {}
     for d in free:
-        yield from ({d: t} for t in _SIZES if 1 < t <= min(sizes[d], register_count))
+        yield from ({d: t} for t in steps if 1 < t <= min(sizes[d], register_count))
     for a, b in itertools.combinations(free, 2):
-        for t, u in itertools.product(_SIZES, _SIZES):
+        for t, u in itertools.product(steps, steps):
             if 1 < t <= sizes[a] and 1 < u <= sizes[b] and t * u <= register_count:
                 yield {a: t, b: u}
 
 
-def _cycles(step: Step, bounds: Sequence[Bound], tile: Tile) -> float:
-    """Estimated cycles of all fold points, in the costs of an Armv7E-M core: load 2, arithmetic 1, loop 5."""
+def _cycles(step: Step, bounds: Sequence[Bound], tile: Tile, group: Group | None = None) -> float:
+    """Estimated cycles of all fold points, in the costs of an Armv7E-M core: load 2, arithmetic 1, loop 5.
+
+    A group of loads takes one cycle more than it has elements. With groups, what happens once for each
+    tile counts, too.
+    """
     reads = step.fold_reads().values()
     parts = [ranges(step, bounds, d, tile.get(d, 1)) for d, _ in step.dims]
+    once = 0.0 if group is None else 20 / step.fold_count
     total = 0.0
     for combination in itertools.product(*parts):
         used = {d: r.tile for (d, _), r in zip(step.dims, combination, strict=True)}
         turns = prod((r.end - r.begin) // r.tile for r in combination)
         guard = 4 if any(f.absent is not None for f in step.folds) else 0
         border = 0 if all(r.inside for r in combination) else 2
-        work = 2 * sum(_distinct(r, used) for r in reads) + 2 * prod(used.values()) + 5 + guard + border
+        loads = sum(_load_cycles(r, used, group) for r in reads)
+        work = loads + 2 * prod(used.values()) + 5 + guard + border + once
         total += turns * work + 40  # code of its own for each combination
     return total
+
+
+def _load_cycles(read: Read, used: Tile, group: Group | None) -> float:
+    count = _distinct(read, used)
+    if group is None:
+        return 2 * count
+    spilled = 4 * max(0, _pointers(read, used) - _POINTERS)
+    if used[group.dim] == 1 or not in_group(read, group.dim):
+        return 2 * count + spilled
+    return count + -(-count // group.size) + spilled
+
+
+_POINTERS = 6  # of 13 core registers; others count, and point to weights and outputs
+
+
+def _pointers(read: Read, used: Tile) -> int:
+    """Base addresses that the positions of a tile need: an instruction reaches 1,020 bytes from one."""
+    flat = read.flat()
+    if flat is None:
+        return 1
+    return prod(t for d, t in used.items() if 4 * abs(flat.coefficient(d)) * (t - 1) > 1020)
 
 
 def _distinct(read: Read, used: Tile) -> int:

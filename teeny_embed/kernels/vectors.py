@@ -1,9 +1,9 @@
 """Vectors for targets that have them: one output dim in lanes, each lane an accumulator of its own.
 
 A fold vectorises along an output dim if every read either does not move along it (one value for all lanes)
-or moves by one element (a vector load). A read that moves otherwise is packed first: copied, by a step of
-its own, so that the dim comes last. Blocks may overlap at the end of the dim: lanes are computed twice and
-stored once.
+or moves by one element (a vector load). A read that moves otherwise is packed first: copied so that the dim
+comes last, by a step of its own, or at build time if it is a constant. Blocks may overlap at the end of the
+dim: lanes are computed twice and stored once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
 from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Source, Step
 from teeny_embed.graph.types import TensorType
+from teeny_embed.kernels.constants import packable, packed_constant
 from teeny_embed.kernels.scatter import scatter_of
 from teeny_embed.kernels.tiles import Block, Tile, absence_dims, fold_bounds
 from teeny_embed.target import Target
@@ -155,7 +156,7 @@ def _packed(step: Step, target: Target) -> list[Step]:
         reads = [step.reads[n] for n in names]
         if not names or dict(step.dims)[d] < 4 or any(r.fill is not None or r.flat() is None for r in reads):
             continue
-        element_count = sum(prod(e for _, e in _dims_of(step, r)) for r in reads)
+        element_count = sum(prod(e for _, e in _dims_of(step, r)) for r in reads if not packable(r))
         if element_count < cost:
             cost, best = element_count, _pack_along(step, d, names, target)
     return best
@@ -174,6 +175,9 @@ def _pack_along(step: Step, d: str, names: list[str], target: Target) -> list[St
     for name in names:
         read = step.reads[name]
         dims = (*((n, e) for n, e in _dims_of(step, read) if n != d), (d, padded))
+        if packable(read):
+            reads[name] = packed_constant(read, dims, step.sizes)
+            continue
         buffer = Buffer(f"{read.buffer.name}.packed", TensorType(tuple(e for _, e in dims)), "activation")
         packs.append(_pack_step(step, read, dims, buffer, extent != padded))
         reads[name] = Read(buffer, buffer.type.shape, tuple(dim(n) for n, _ in dims))

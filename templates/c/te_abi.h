@@ -73,6 +73,30 @@ typedef int32_t te_status_t;
 #endif
 #endif
 
+#ifndef TE_VLDM /* whether one instruction loads several floating-point registers */
+#if defined(__GNUC__) && defined(__ARM_FP) && defined(__thumb__) && !defined(TE_PORTABLE)
+#define TE_VLDM 1
+#else
+#define TE_VLDM 0
+#endif
+#endif
+
+#ifndef TE_GROUP /* loads of several numbers: part of their caller, whose registers they fill */
+#if defined(__GNUC__)
+#define TE_GROUP TE_SCALAR __attribute__((always_inline)) inline
+#else
+#define TE_GROUP
+#endif
+#endif
+
+#ifndef TE_IN_ORDER /* a function that fills the registers: moving its loads ahead would spill them */
+#if defined(__GNUC__) && !defined(__clang__) && TE_VLDM
+#define TE_IN_ORDER __attribute__((noclone, optimize("no-schedule-insns")))
+#else
+#define TE_IN_ORDER
+#endif
+#endif
+
 /* ---- Language --------------------------------------------------------------------------------------- */
 
 #ifndef TE_RESTRICT

@@ -1,0 +1,61 @@
+"""Constants packed at build time, so that the elements which a kernel loads together lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from teeny_embed.graph.affine import dim
+from teeny_embed.graph.step import Buffer, Dims, Read, Step
+from teeny_embed.graph.types import TensorType
+from teeny_embed.target import Target
+
+
+def packable(read: Read) -> bool:
+    """Whether a copy of what `read` reads can be made at build time."""
+    return (
+        read.buffer.kind == "constant"
+        and read.buffer.value is not None
+        and read.fill is None
+        and read.flat() is not None
+    )
+
+
+def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
+    """The constant that `read` reads, row-major over `dims`: at each dim's own position.
+
+    `extents` are those of the step; where `dims` has more of a dim, zeros follow.
+    """
+    flat, value = read.flat(), read.buffer.value
+    assert flat is not None and value is not None
+    positions = np.array(flat.constant)
+    for axis, (name, _) in enumerate(dims):
+        steps = flat.coefficient(name) * np.arange(extents[name])
+        positions = positions + steps.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
+    elements = value.reshape(-1)[positions]
+    packed = np.pad(elements, [(0, e - n) for (_, e), n in zip(dims, elements.shape, strict=True)])
+    shape = tuple(e for _, e in dims)
+    kind = TensorType(shape, read.buffer.type.dtype)
+    buffer = Buffer(f"{read.buffer.name}.packed", kind, "constant", np.ascontiguousarray(packed))
+    return Read(buffer, shape, tuple(dim(name) for name, _ in dims))
+
+
+def pack_constants(step: Step, target: Target) -> Step:
+    """The step with its weights such that neighbouring outputs find theirs in neighbouring elements.
+
+    For cores that load several floating-point registers in one instruction.
+    """
+    if not target.has("fpu") or target.vector_bytes or any(f.term is None for f in step.folds):
+        return step
+    reads = dict(step.reads)
+    for name, read in step.fold_reads().items():
+        moving = [(d, e) for d, e in step.dims if d in read.dims()]
+        flat = read.flat()
+        if not moving or not packable(read) or flat is None or read.buffer.type.dtype != "float32":
+            continue
+        if flat.coefficient(moving[-1][0]) != 1:
+            inner = [(d, e) for d, e in step.fold_dims if d in read.dims()]
+            reads[name] = packed_constant(read, (*moving[:-1], *inner, moving[-1]), step.sizes)
+    return replace(step, reads=reads)

@@ -25,6 +25,9 @@ from teeny_embed.planner.plan import EntryPlan, Plan, plan
 from teeny_embed.planner.report import memory_map
 from teeny_embed.target import Target
 
+FLOATS = ("exact", "fast")
+"""How float results are rounded."""
+
 
 @dataclass(frozen=True, eq=False)
 class Build:
@@ -35,6 +38,8 @@ class Build:
     plan: Plan
     module: Module
     directory: Path
+    float: str = "exact"
+    """Or fast: products and sums may be fused, and results be near those of NumPy."""
 
     @property
     def interface(self) -> Interface:
@@ -52,17 +57,21 @@ def build(
     *,
     dims: Mapping[str, int] | None = None,
     init: Init = "const",
+    float: str = "exact",
 ) -> Build:
     """Emits C for `target` (a CPU or board name) into the directory `out` (`build/NAME` if not given).
 
     `dims` gives named extents a number: {"N": 8}. `init` says how `reset` sets parameters: "const" copies
     them from flash, "seed" draws those that were drawn here on the device; or one of both by name.
+    `float` is "exact" (the bits of NumPy) or "fast": a product may be added without being rounded.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError.
     """
     if not isinstance(program, Program):
         hint = "te.Program(name, infer=te.trace(net, x))"
         raise GraphError(f"a {type(program).__name__} is no Program", hint=hint)
+    if float not in FLOATS:
+        raise GraphError(f"float={float!r} is none of {', '.join(FLOATS)}")
     found = targets.load(target)
     program = program.bind(dims or {})
     check_finite(program)
@@ -72,12 +81,12 @@ def build(
     planned = plan([prepare(schedule, found) for schedule in schedules])
     module = build_module(program.name, planned, lambda step: choose(step, found), drawn)
     _check_fit(found, planned, module)
-    identity = _identity(program, found)
+    identity = _identity(program, found, float)
     files = render(module, identity)
     files["manifest.json"] = _manifest(program, found, planned, module, identity, seeds(program, drawn))
     directory = Path(out) if out is not None else Path("build") / program.name
     _write(directory, files)
-    return Build(program, found, planned, module, directory)
+    return Build(program, found, planned, module, directory, float)
 
 
 def _report(target: Target, planned: Plan, module: Module) -> str:
@@ -108,13 +117,13 @@ def _check_fit(target: Target, planned: Plan, module: Module) -> None:
             )
 
 
-def _identity(program: Program, target: Target) -> Identity:
+def _identity(program: Program, target: Target, float: str) -> Identity:
     weights = hashlib.sha256()
     for variable in program.variables():
         weights.update(variable.name.encode() + variable.initial.tobytes())
     graph = hashlib.sha256(program.text().encode()).hexdigest()
     entries = ", ".join(program.entry_points)
-    return Identity(graph[:16], weights.hexdigest()[:16], target.name, f"entry points {entries}")
+    return Identity(graph[:16], weights.hexdigest()[:16], target.name, f"entry points {entries}", float)
 
 
 def _manifest(
@@ -133,7 +142,7 @@ def _manifest(
         "weights_hash": identity.weights_hash,
         "target": target.name,
         "flags": [target.optimize, *target.flags],
-        "float": "exact",
+        "float": identity.float,
         "canonicalizations": list(program.changes),
         "seeds": seeds,
         "interface": asdict(module.interface),

@@ -21,6 +21,9 @@ from teeny_embed.errors import DataError, VerificationError
 RANDOM_STEPS = 20
 """Calls of each entry point with random inputs, if not given."""
 
+FAST_TOLERANCE = 1e-4
+"""How far a tensor of a build with float="fast" may be from NumPy's, relative to its largest number."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -64,10 +67,17 @@ class VerificationReport:
     """By output: the largest |difference| of NumPy's outputs from those in the vectors."""
     tolerance: float = 0.0
     """What `largest_error` may be."""
+    nearness: float = 0.0
+    """What numbers may be off by, relative to the largest of their tensor; 0 where bits are compared."""
 
     @property
     def ok(self) -> bool:
         return self.difference is None and not any(self._excess())
+
+    def _equality(self) -> str:
+        if self.nearness:
+            return f"none off by more than {self.nearness:g} of the largest beside it"
+        return "0 differing bits"
 
     def _excess(self) -> Iterator[str]:
         """Outputs that are farther from the vectors than the tolerance; NaN is."""
@@ -77,7 +87,7 @@ class VerificationReport:
         calls = ", ".join(f"{count} x {name}" for name, count in self.calls.items())
         lines = [f"{self.name} for {self.target} on {self.on}: {calls}; {self.values:,} values compared"]
         lines[0] += f", {self.refused} calls refused" if self.refused else ""
-        lines[0] += "" if self.difference else ", 0 differing bits"
+        lines[0] += "" if self.difference else f", {self._equality()}"
         lines += [str(self.difference)] if self.difference else []
         lines += [f"{name}: at most {e:.3g} from the vectors" for name, e in self.largest_error.items()]
         lines += [f"{name}: farther from the vectors than {self.tolerance:g}" for name in self._excess()]
@@ -121,11 +131,12 @@ def compare(
         feeds = _drawn(build, RANDOM_STEPS if steps is None else steps, lr, generator(seed))
     else:
         feeds = _given(build, vectors, steps, lr)
+    nearness = FAST_TOLERANCE if build.float == "fast" else 0.0
     with (
         open_runner(build, on, compiler, flags) as device,
         open_runner(build, "numpy") as reference,
     ):
-        run = _Comparison(device, reference)
+        run = _Comparison(device, reference, nearness)
         for entry, inputs, expected in feeds:
             before = reference.read_state()
             difference = run.call(entry, inputs, expected)
@@ -137,7 +148,7 @@ def compare(
                 break
     names = build.program.name, build.target.name, on
     counts = run.counts, run.refused, run.values
-    return VerificationReport(*names, seed, *counts, run.difference, run.errors, tolerance)
+    return VerificationReport(*names, seed, *counts, run.difference, run.errors, tolerance, nearness)
 
 
 Feed = tuple[EntryPoint, dict[str, Array], dict[str, Array]]
@@ -161,8 +172,8 @@ def _given(build: Build, vectors: Arrays, steps: int | None, lr: float) -> Itera
 class _Comparison:
     """Two runners that get the same calls, and what was found so far."""
 
-    def __init__(self, device: Runner, reference: Runner) -> None:
-        self.device, self.reference = device, reference
+    def __init__(self, device: Runner, reference: Runner, nearness: float = 0.0) -> None:
+        self.device, self.reference, self.nearness = device, reference, nearness
         self.counts: dict[str, int] = {}
         self.values = self.refused = 0
         self.errors: dict[str, float] = {}
@@ -182,6 +193,8 @@ class _Comparison:
             self.errors[name] = float(error)
         for name, value in expected.items():
             self.values += np.size(value)
+            if is_near(value, actual[name], self.nearness):
+                continue
             if bits := differing_bits(value, actual[name]):
                 return _difference(entry.name, number, name, bits, value, actual[name])
         return None
@@ -193,6 +206,14 @@ def _difference(entry: str, call: int, tensor: str, bits: int, expected: Any, fo
     index = tuple(int(i) for i in np.unravel_index(flat, np.shape(expected)))
     values = str(np.ravel(expected)[flat]), str(np.ravel(found)[flat])
     return Difference(entry, call, tensor, bits, index, *values, node="")
+
+
+def is_near(expected: Array, found: Array, nearness: float) -> bool:
+    """Whether no float is off by more than `nearness` times the largest; False where nothing may be off."""
+    if not nearness or np.asarray(expected).dtype.kind != "f":
+        return False
+    size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+    return largest_error(expected, found) <= nearness * size
 
 
 def largest_error(a: Array, b: Array) -> float:

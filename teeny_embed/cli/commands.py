@@ -87,6 +87,10 @@ _model_options = _options(
         "--rounding", type=click.Choice(["tflite", "litert"]), default="tflite", show_default=True,
         help="Whose bits a .tflite model has: TFLite Micro's or those of LiteRT's reference kernels.",
     ),
+    click.option(
+        "--float", "float_", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
+        help="Exact: the bits of NumPy. Fast: products and sums may be fused.",
+    ),
 )  # fmt: skip
 _random = _options(
     click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
@@ -99,10 +103,16 @@ def _model(command: Command) -> Command:
 
     @wraps(command)
     def with_model(
-        model: str, target: str | None, name: str | None, dims: tuple[str, ...], init: str, rounding: str,
+        model: str,
+        target: str | None,
+        name: str | None,
+        dims: tuple[str, ...],
+        init: str,
+        rounding: str,
+        float_: str,
         **options: Any,
     ) -> Any:
-        return command(Model(model, target, name, extents(dims), init, rounding), **options)
+        return command(Model(model, target, name, extents(dims), init, rounding, float_), **options)
 
     return _model_options(with_model)
 

@@ -27,6 +27,8 @@ class Identity:
     weights_hash: str
     target: str
     description: str
+    float: str = "exact"
+    """Or fast: the compiler may fuse a product with the sum it is added to."""
 
 
 def render(module: Module, identity: Identity) -> dict[str, str]:
@@ -84,6 +86,7 @@ def _facts(module: Module, identity: Identity) -> dict[str, Any]:
         "weights_hash": identity.weights_hash,
         "target": identity.target,
         "description": identity.description,
+        "float": identity.float,
         "signature": f"0x{signature(module)}",
         "memory": memory,
         "arena": sorted(module.arena, key=lambda a: (a.offset, a.name)),

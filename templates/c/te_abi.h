@@ -149,4 +149,16 @@ typedef int32_t te_status_t;
 #endif
 #endif
 
+/* Stands there instead where the build asked for it: products and sums may be fused, so bits may differ. */
+#ifndef TE_FAST_FLOAT
+#if defined(__clang__)
+#define TE_FAST_FLOAT _Pragma("STDC FP_CONTRACT ON")
+#elif defined(__GNUC__)
+#define TE_FAST_FLOAT                                                                              \
+    _Pragma("GCC optimize (\"fp-contract=fast\", \"no-tree-loop-distribute-patterns\")")
+#else
+#define TE_FAST_FLOAT
+#endif
+#endif
+
 #endif /* TE_ABI_H_ */

@@ -13,14 +13,12 @@ from teeny_embed.graph.types import TensorType
 from teeny_embed.target import Target
 
 
-def packable(read: Read) -> bool:
-    """Whether a copy of what `read` reads can be made at build time."""
-    return (
-        read.buffer.kind == "constant"
-        and read.buffer.value is not None
-        and read.fill is None
-        and read.flat() is not None
-    )
+def packable(read: Read, sizes: Mapping[str, int]) -> bool:
+    """Whether a copy of what `read` reads can be made at build time: a constant, never read outside."""
+    index = read.affine()
+    if read.buffer.kind != "constant" or read.buffer.value is None or index is None or read.flat() is None:
+        return False
+    return all(i.in_range(extent, sizes) for i, extent in zip(index, read.shape, strict=True))
 
 
 def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
@@ -52,10 +50,10 @@ def pack_constants(step: Step, target: Target) -> Step:
     reads = dict(step.reads)
     for name, read in step.fold_reads().items():
         moving = [(d, e) for d, e in step.dims if d in read.dims()]
-        flat = read.flat()
-        if not moving or not packable(read) or flat is None or read.buffer.type.dtype != "float32":
+        if not moving or not packable(read, step.sizes) or read.buffer.type.dtype != "float32":
             continue
-        if flat.coefficient(moving[-1][0]) != 1:
+        flat = read.flat()
+        if flat is not None and flat.coefficient(moving[-1][0]) != 1:
             inner = [(d, e) for d, e in step.fold_dims if d in read.dims()]
             reads[name] = packed_constant(read, (*moving[:-1], *inner, moving[-1]), step.sizes)
     return replace(step, reads=reads)

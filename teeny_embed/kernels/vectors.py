@@ -156,7 +156,8 @@ def _packed(step: Step, target: Target) -> list[Step]:
         reads = [step.reads[n] for n in names]
         if not names or dict(step.dims)[d] < 4 or any(r.fill is not None or r.flat() is None for r in reads):
             continue
-        element_count = sum(prod(e for _, e in _dims_of(step, r)) for r in reads if not packable(r))
+        copied = [r for r in reads if not packable(r, step.sizes)]
+        element_count = sum(prod(e for _, e in _dims_of(step, r)) for r in copied)
         if element_count < cost:
             cost, best = element_count, _pack_along(step, d, names, target)
     return best
@@ -175,7 +176,7 @@ def _pack_along(step: Step, d: str, names: list[str], target: Target) -> list[St
     for name in names:
         read = step.reads[name]
         dims = (*((n, e) for n, e in _dims_of(step, read) if n != d), (d, padded))
-        if packable(read):
+        if packable(read, step.sizes):
             reads[name] = packed_constant(read, dims, step.sizes)
             continue
         buffer = Buffer(f"{read.buffer.name}.packed", TensorType(tuple(e for _, e in dims)), "activation")

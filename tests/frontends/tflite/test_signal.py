@@ -42,8 +42,22 @@ def test_every_layer_of_the_preprocessor_equals_the_interpreter(shared: Path) ->
     graph = every_layer(stored.imported)
     indices = [int(name.removeprefix("t")) for name, _ in graph.outputs]
     wanted = micro_tensors(stored.path.read_bytes(), inputs, indices)
+    parts = _written_parts(stored)
     for index, found in zip(indices, Runner(graph)(*inputs), strict=True):
-        np.testing.assert_array_equal(found.reshape(-1), wanted[index].reshape(-1), f"tensor {index}")
+        part = parts.get(index, slice(None))
+        ours, theirs = found.reshape(-1)[part], wanted[index].reshape(-1)[part]
+        np.testing.assert_array_equal(ours, theirs, f"tensor {index}")
+
+
+def _written_parts(stored: SharedModel) -> dict[int, slice]:
+    """What the interpreter writes of the energies and of their cast: outside, old memory shows through."""
+    parts: dict[int, slice] = {}
+    for op in stored.imported.model.subgraphs[0].operators:
+        if op.name == "SignalEnergy":
+            parts[op.outputs[0]] = slice(op.options["start_index"], op.options["end_index"])
+        elif op.name == "CAST" and op.inputs[0] in parts:
+            parts[op.outputs[0]] = parts[op.inputs[0]]
+    return parts
 
 
 # ---- Operators of their own -------------------------------------------------------------------------------

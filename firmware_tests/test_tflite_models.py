@@ -30,6 +30,8 @@ IN_EVERY_RUN = {
     "cortex-m33": ("mlperf_tiny/sww_streaming_int8",),
     "cortex-m55": ("mlperf_tiny/kws_dscnn_int8",),
 }
+EVERY_MODEL = pytest.mark.parametrize("name", INTEGER_MODELS)
+EVERY_PLACE = pytest.mark.parametrize("target", ["host", *CORES])
 RESET_BETWEEN_SAMPLES = ("tflm/mnist_lstm_int8",)
 
 
@@ -66,8 +68,8 @@ def test_outputs_equal_the_interpreter(shared: Path, target: str, name: str, tmp
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("target", ["host", *CORES])
-@pytest.mark.parametrize("name", INTEGER_MODELS)
+@EVERY_PLACE
+@EVERY_MODEL
 def test_outputs_equal_the_interpreter_on_many_inputs(
     shared: Path, target: str, name: str, tmp_path: Path
 ) -> None:
@@ -77,7 +79,7 @@ def test_outputs_equal_the_interpreter_on_many_inputs(
 
 @pytest.mark.full
 @pytest.mark.parametrize("target", CORES)
-@pytest.mark.parametrize("name", INTEGER_MODELS)
+@EVERY_MODEL
 def test_portable_kernels_equal_the_interpreter(shared: Path, target: str, name: str, tmp_path: Path) -> None:
     """The same packed tables, through the C99 that stands beside each kernel in assembly."""
     assert_same_outputs(name, SharedModel(shared, name), Place(target), 2, tmp_path, ("-DTE_PORTABLE",))
@@ -112,8 +114,8 @@ def test_every_layer_equals_the_interpreter(shared: Path, target: str, name: str
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("target", ["host", *CORES])
-@pytest.mark.parametrize("name", INTEGER_MODELS)
+@EVERY_PLACE
+@EVERY_MODEL
 def test_every_layer_equals_the_interpreter_everywhere(
     shared: Path, target: str, name: str, tmp_path: Path
 ) -> None:

@@ -105,6 +105,19 @@ def micro_outputs(content: bytes, samples: Sequence[Sequence[Array]]) -> list[li
     return results
 
 
+def assert_equals_micro(
+    content: bytes, samples: Sequence[Sequence[Array]], rtol: float = 0.0, atol: float = 0.0
+) -> None:
+    """The import gives every output of TFLite Micro, call after call; floats within the tolerances."""
+    run = Runner(import_model(content, "net.tflite").graph)
+    for inputs, wanted in zip(samples, micro_outputs(content, samples), strict=True):
+        for found, want in zip(run(*inputs), wanted, strict=True):
+            if (rtol or atol) and found.dtype.kind == "f":
+                np.testing.assert_allclose(found, want, rtol=rtol, atol=atol)
+            else:
+                np.testing.assert_array_equal(found, want)
+
+
 def micro_tensors(content: bytes, inputs: Sequence[Array], indices: Sequence[int]) -> dict[int, Array]:
     """What TFLite Micro keeps in tensors of subgraph 0 after one call, by their index in the file."""
     from tflite_micro.python.tflite_micro import runtime

@@ -95,25 +95,32 @@ def _rectified(op: Operation, slope: Tensor, scale: float, slope_scale: float) -
 @converter("LOGISTIC", "float32 int8 int16 uint8")
 def logistic(op: Operation) -> Tensor:
     """1 / (1 + e^-x). The results of integers are multiples of 2^-8 or, of 16 bits, 2^-15."""
-    x, info, output = op.input(0), op.input_info(0), op.output_info()
+    x = op.input(0)
     if x.dtype == "float32":
         return call("sigmoid", x)
     if x.dtype == "int16":
         return _logistic_16(x, op)
-    _expect(op, -8, output.limits[0])
-    return looked_up(x, info, output, lambda d: _saturating(d, info, fixed_point.logistic_4, 23, (0, 256)))
+    return _of_byte(op, -8, 0, fixed_point.logistic_4, 23, (0, 256))
 
 
 @converter("TANH", "float32 int8 int16 uint8")
 def tanh(op: Operation) -> Tensor:
     """Hyperbolic tangent. The results of integers are multiples of 2^-7 or, of 16 bits, 2^-15."""
-    x, info, output = op.input(0), op.input_info(0), op.output_info()
+    x = op.input(0)
     if x.dtype == "float32":
         return call("tanh", x)
     if x.dtype == "int16":
         return _tanh_16(x, op)
-    _expect(op, -7, output.limits[0] + 128)
-    return looked_up(x, info, output, lambda d: _saturating(d, info, fixed_point.tanh_4, 24, (-128, 127)))
+    return _of_byte(op, -7, 128, fixed_point.tanh_4, 24, (-128, 127))
+
+
+def _of_byte(
+    op: Operation, exponent: int, zero: int, function: ScalarFunction, places: int, ends: tuple[int, int]
+) -> Tensor:
+    """A function of 8 bits as a table. Its zero point is `zero` above the lowest number."""
+    info, output = op.input_info(0), op.output_info()
+    _expect(op, exponent, output.limits[0] + zero)
+    return looked_up(op.input(0), info, output, lambda d: _saturating(d, info, function, places, ends))
 
 
 def _expect(op: Operation, exponent: int, zero_point: int) -> None:

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 from teeny_embed.errors import DataError
-from teeny_embed.frontends.tflite import operators  # noqa: F401  (fills the registry)
 from teeny_embed.frontends.tflite.model import ABSENT, Model, Subgraph, TensorInfo
 from teeny_embed.frontends.tflite.operation import Context, Operation
+from teeny_embed.frontends.tflite.operators import CONVERTERS
 from teeny_embed.frontends.tflite.quantization import ROUNDINGS
 from teeny_embed.frontends.tflite.reader import read_model
-from teeny_embed.frontends.tflite.registry import CONVERTERS
 from teeny_embed.graph.node import CONSTANT, Graph, Node, called_from, locating, name_scope, topological
 from teeny_embed.graph.tensor import Tensor, constant, input, trace
 

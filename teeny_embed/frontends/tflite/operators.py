@@ -1,4 +1,4 @@
-"""Every converter, one module per family. Importing this module fills the registry."""
+"""Every converter, one module per family: importing this module fills the registry."""
 
 from teeny_embed.frontends.tflite import (
     activation,
@@ -15,8 +15,9 @@ from teeny_embed.frontends.tflite import (
     streaming,
     variables,
 )
+from teeny_embed.frontends.tflite.registry import CONVERTERS
 
 __all__ = [
-    "activation", "contraction", "elementwise", "movement", "normalization", "pooling", "recurrent",
-    "reduction", "resizing", "signal", "space", "streaming", "variables",
+    "CONVERTERS", "activation", "contraction", "elementwise", "movement", "normalization", "pooling",
+    "recurrent", "reduction", "resizing", "signal", "space", "streaming", "variables",
 ]  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from teeny_embed.frontends.tflite import operators  # noqa: F401  (fills the registry)
-from teeny_embed.frontends.tflite.registry import CONVERTERS
+from teeny_embed.frontends.tflite.operators import CONVERTERS
 
 _MICRO_OPERATORS = """
 ABS ADD ADD_N ARG_MAX ARG_MIN ASSIGN_VARIABLE AVERAGE_POOL_2D BATCH_MATMUL BATCH_TO_SPACE_ND

@@ -13,7 +13,7 @@ from support.tflite import (
     WIDE_MODELS,
     Runner,
     SharedModel,
-    micro_outputs,
+    assert_equals_micro,
     random_inputs,
 )
 
@@ -29,20 +29,14 @@ def test_integer_models_equal_the_stored_vectors(shared: Path, name: str) -> Non
 @pytest.mark.parametrize("name", INTEGER_MODELS)
 def test_integer_models_equal_the_interpreter_on_fresh_inputs(shared: Path, name: str) -> None:
     model = SharedModel(shared, name)
-    samples = random_inputs(model.imported, seed=7, count=3)
-    run = Runner(model.imported.graph)
-    for inputs, wanted in zip(samples, micro_outputs(model.path.read_bytes(), samples), strict=True):
-        for got, want in zip(run(*inputs), wanted, strict=True):
-            np.testing.assert_array_equal(got, want)
+    assert_equals_micro(model.path.read_bytes(), random_inputs(model.imported, seed=7, count=3))
 
 
 @pytest.mark.parametrize("name", WIDE_MODELS)
 def test_16_bit_operators_equal_the_interpreter(shared: Path, name: str) -> None:
     model = SharedModel(shared, name)
     samples = [*model.feeds(), *random_inputs(model.imported, seed=3, count=1)]
-    run = Runner(model.imported.graph)
-    for inputs, (wanted,) in zip(samples, micro_outputs(model.path.read_bytes(), samples), strict=True):
-        np.testing.assert_array_equal(run(*inputs)[0], wanted)
+    assert_equals_micro(model.path.read_bytes(), samples)
 
 
 @pytest.mark.parametrize("name", FLOAT_MODELS)

@@ -13,7 +13,7 @@ import pytest
 
 from support.compilers import WARNINGS
 from support.process import sanitized
-from support.tflite import Runner, micro_outputs, random_inputs
+from support.tflite import Runner, assert_equals_micro, random_inputs
 from support.tflite_files import Op, T, constant, model
 from teeny_embed.api import Build, Program, build
 from teeny_embed.deploy.host import HostLibrary
@@ -346,13 +346,7 @@ def test_an_operator_equals_the_interpreter(case: Case) -> None:
         samples = [(np.arange(-(1 << 15), 1 << 15).astype(np.int16),)]
     if case.low is not None:
         samples = [tuple(np.maximum(x, case.low).astype(x.dtype) for x in inputs) for inputs in samples]
-    run = Runner(imported.graph)
-    for inputs, wanted in zip(samples, micro_outputs(content, samples), strict=True):
-        for got, want in zip(run(*inputs), wanted, strict=True):
-            if got.dtype.kind == "f":
-                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-            else:
-                np.testing.assert_array_equal(got, want)
+    assert_equals_micro(content, samples, rtol=1e-5, atol=1e-6)
 
 
 def test_space_to_batch_pads_with_the_zero_point() -> None:

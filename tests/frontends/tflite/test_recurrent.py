@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import teeny_embed as te
-from support.tflite import Runner, SharedModel, micro_outputs, random_inputs
+from support.tflite import SharedModel, assert_equals_micro, random_inputs
 from support.tflite_files import Op, T, constant, model
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite import import_model
@@ -21,32 +21,21 @@ INTEGER_MODELS = ("tflm/mnist_lstm_int8", "tflm/keyword_scrambled_int16act", "tf
 def test_integer_models_carry_their_state_as_the_interpreter_does(shared: Path, name: str) -> None:
     stored = SharedModel(shared, name)
     samples = [*stored.feeds(), *random_inputs(stored.imported, seed=11, count=4)]
-    run = Runner(stored.imported.graph)
-    for inputs, (wanted,) in zip(samples, micro_outputs(stored.path.read_bytes(), samples), strict=True):
-        np.testing.assert_array_equal(run(*inputs)[0], wanted)
+    assert_equals_micro(stored.path.read_bytes(), samples)
 
 
 def test_the_float_lstm_is_near_the_interpreter(shared: Path) -> None:
     stored = SharedModel(shared, "tflm/mnist_lstm_float")
     samples = [*stored.feeds(), *random_inputs(stored.imported, seed=11, count=2)]
-    run = Runner(stored.imported.graph)
-    for inputs, (wanted,) in zip(samples, micro_outputs(stored.path.read_bytes(), samples), strict=True):
-        np.testing.assert_allclose(run(*inputs)[0], wanted, rtol=0, atol=1e-5)
+    assert_equals_micro(stored.path.read_bytes(), samples, atol=1e-5)
 
 
 # ---- Operators of their own -------------------------------------------------------------------------------
 
 
 def _check(content: bytes, exact: bool, calls: int = 6) -> None:
-    imported = import_model(content, "small.tflite")
-    samples = random_inputs(imported, seed=5, count=calls)
-    run = Runner(imported.graph)
-    for inputs, (wanted,) in zip(samples, micro_outputs(content, samples), strict=True):
-        (found,) = run(*inputs)
-        if exact:
-            np.testing.assert_array_equal(found, wanted)
-        else:
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    samples = random_inputs(import_model(content, "small.tflite"), seed=5, count=calls)
+    assert_equals_micro(content, samples, atol=0.0 if exact else 1e-5)
 
 
 def _svdf(dtype: str, state: str, rank: int, batch: int = 1) -> bytes:

@@ -14,6 +14,7 @@ from support.tflite import (
     Array,
     Runner,
     SharedModel,
+    assert_equals_micro,
     every_layer,
     micro_outputs,
     micro_tensors,
@@ -74,12 +75,9 @@ def _single(
 
 
 def _check(content: bytes, samples: Sequence[Sequence[Array]] | None = None) -> None:
-    imported = import_model(content, "small.tflite")
-    samples = samples or random_inputs(imported, seed=5, count=4)
-    run = Runner(imported.graph)
-    for inputs, wanted in zip(samples, micro_outputs(content, samples), strict=True):
-        for found, want in zip(run(*inputs), wanted, strict=True):
-            np.testing.assert_array_equal(found, want)
+    if samples is None:
+        samples = random_inputs(import_model(content, "small.tflite"), seed=5, count=4)
+    assert_equals_micro(content, samples)
 
 
 TYPE_NUMBERS = {"int16": 7, "int32": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.tflite import Runner, micro_outputs
+from support.tflite import assert_equals_micro
 from support.tflite_files import Op, T, model
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite import import_model
@@ -19,9 +19,7 @@ def buffered(cycles: int) -> bytes:
 
 def test_a_circular_buffer_keeps_the_last_inputs() -> None:
     samples = [(np.full((1, 1, 1, 4), i, np.int8),) for i in range(5)]
-    run = Runner(import_model(buffered(1), "net.tflite").graph)
-    for inputs, (wanted,) in zip(samples, micro_outputs(buffered(1), samples), strict=True):
-        np.testing.assert_array_equal(run(*inputs)[0], wanted)
+    assert_equals_micro(buffered(1), samples)
 
 
 def test_a_buffer_that_makes_the_net_wait_is_refused() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import teeny_embed as te
-from support.tflite import Array, Runner, micro_outputs, random_inputs
+from support.tflite import Array, Runner, assert_equals_micro, micro_outputs, random_inputs
 from support.tflite_files import Graph, Op, T, constant, file
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite import import_model
@@ -18,12 +18,12 @@ HANDLE = Op("VAR_HANDLE", [], [0], {"SharedName": "total"}, "VarHandleOptions")
 ADD = {"FusedActivationFunction": 0}
 
 
-def _accumulator(once: bool) -> bytes:
-    """x is added to a variable, which starts at 0, or at what a subgraph assigns once."""
-    main = Graph(
+def _adding(*before: Op) -> Graph:
+    """x is added to the variable, and the sum is the output."""
+    return Graph(
         [T((), "resource"), VECTOR, VECTOR, VECTOR],
         [
-            *([Op("CALL_ONCE", [], [], {"InitSubgraphIndex": 1}, "CallOnceOptions")] if once else []),
+            *before,
             HANDLE,
             Op("READ_VARIABLE", [0], [2], {}, "ReadVariableOptions"),
             Op("ADD", [1, 2], [3], ADD, "AddOptions"),
@@ -32,6 +32,12 @@ def _accumulator(once: bool) -> bytes:
         [1],
         [3],
     )
+
+
+def _accumulator(once: bool) -> bytes:
+    """The variable starts at 0, or at what a subgraph assigns once."""
+    call_once = Op("CALL_ONCE", [], [], {"InitSubgraphIndex": 1}, "CallOnceOptions")
+    main = _adding(call_once) if once else _adding()
     first = Graph(
         [T((), "resource"), constant([1, -2, 0.5], "float32")],
         [HANDLE, Op("ASSIGN_VARIABLE", [0, 1], [], {}, "AssignVariableOptions")],
@@ -49,9 +55,7 @@ def _run(content: bytes, samples: list[tuple[Array, ...]]) -> list[Array]:
 @pytest.mark.parametrize("once", [False, True])
 def test_variables_carry_from_call_to_call(once: bool) -> None:
     content = _accumulator(once)
-    samples = random_inputs(import_model(content, "small.tflite"), seed=1, count=4)
-    for found, (wanted,) in zip(_run(content, samples), micro_outputs(content, samples), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    assert_equals_micro(content, random_inputs(import_model(content, "small.tflite"), seed=1, count=4))
 
 
 def test_host_c_starts_from_what_is_assigned_once(tmp_path: Path) -> None:
@@ -100,9 +104,7 @@ def _choice(condition: T) -> bytes:
 @pytest.mark.parametrize("condition", [T((1,), "bool"), constant([False], "bool")], ids=["input", "known"])
 def test_one_of_two_subgraphs(condition: T) -> None:
     content = _choice(condition)
-    samples = random_inputs(import_model(content, "small.tflite"), seed=3, count=6)
-    for found, (wanted,) in zip(_run(content, samples), micro_outputs(content, samples), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    assert_equals_micro(content, random_inputs(import_model(content, "small.tflite"), seed=3, count=6))
 
 
 def test_branches_decide_what_a_variable_becomes() -> None:
@@ -113,24 +115,13 @@ def test_branches_decide_what_a_variable_becomes() -> None:
         [0, 1],
         [2],
     )
-    added = Graph(
-        [T((), "resource"), VECTOR, VECTOR, VECTOR],
-        [
-            HANDLE,
-            Op("READ_VARIABLE", [0], [2], {}, "ReadVariableOptions"),
-            Op("ADD", [1, 2], [3], ADD, "AddOptions"),
-            Op("ASSIGN_VARIABLE", [0, 3], [], {}, "AssignVariableOptions"),
-        ],
-        [1],
-        [3],
-    )
     kept = Graph(
         [T((), "resource"), VECTOR, VECTOR],
         [HANDLE, Op("READ_VARIABLE", [0], [2], {}, "ReadVariableOptions")],
         [1],
         [2],
     )
-    content = file([main, added, kept])
+    content = file([main, _adding(), kept])
     one = np.ones(3, np.float32)
     samples: list[tuple[Array, ...]] = [(np.array([c]), one) for c in (False, True, False, True, True, False)]
     assert [found[0] for found in _run(content, samples)] == [0, 1, 1, 2, 3, 3]

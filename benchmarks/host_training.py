@@ -12,16 +12,15 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import statistics
 import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from side_by_side import FLAGS, Library, Times, address, take_turns
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -31,30 +30,14 @@ from support.data import Array, Digits
 from support.figures import mnist
 from support.figures_text import DOCUMENT, table, write_section
 from support.nets import Case
-from teeny_embed.deploy import declarations, toolchain
+from teeny_embed.deploy import toolchain
 from teeny_embed.deploy.runner import state_from_bytes
-from teeny_embed.deploy.toolchain import build_host_library
 
-FLAGS = ("-O3", "-march=native")  # and -ffp-contract=off, which every build gets
 RATE = 0.05
-ALIGNMENT_BYTES = 64
 STEPS_PER_TURN = {1: 200, 32: 20}
 WANTED_RATIO = {1: 6.0, 32: 1.5}
 CHECKED_STEPS = 20
 TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True)
-class Times:
-    """Microseconds of a step: medians of the rounds, and the least."""
-
-    batch: int
-    ours_us: float
-    torch_us: float
-    ratio: float
-    """Median of the rounds' ratios."""
-    ours_least_us: float
-    torch_least_us: float
 
 
 class Trainer(Protocol):
@@ -72,44 +55,27 @@ class Compiled:
 
     def __init__(self, build: te.Build, images: Array, labels: Array, folder: Path) -> None:
         """`images` and `labels` have a batch in each row."""
-        sources = [build.directory / name for name in build.interface.sources]
-        library = ctypes.CDLL(str(build_host_library(sources, folder / "liblenet5.so", flags=FLAGS)))
-        self._context = declarations.read(build.directory / "lenet5.h").structure("lenet5_ctx_t")()
-        self._interface = build.interface
-        self._state, self._arena = map(_aligned, (build.interface.state_bytes, build.interface.arena_bytes))
+        self._library, self._interface = Library(build, folder), build.interface
         self._loss = ctypes.c_float()
-        memory = [v for m in (self._state, self._arena) for v in (_address(m), ctypes.c_size_t(m.size))]
-        assert library.lenet5_init(ctypes.byref(self._context), *memory) == 0
-        assert library.lenet5_reset(ctypes.byref(self._context)) == 0
         self._data = (images, labels)  # the arguments point into them
         self._arguments = [self._batch(image, label) for image, label in zip(images, labels, strict=True)]
-        self._train_step = library.lenet5_train_step
+        self._train_step = self._library.function("train_step")
 
     def _batch(self, image: Array, label: Array) -> tuple[Any, ...]:
         by_value = label.size == 1
-        label_argument = ctypes.c_int32(int(label[0])) if by_value else _address(label)
+        label_argument = ctypes.c_int32(int(label[0])) if by_value else address(label)
         rate, loss = ctypes.c_float(RATE), ctypes.byref(self._loss)
-        return ctypes.byref(self._context), _address(image), label_argument, rate, loss
+        return self._library.context, address(image), label_argument, rate, loss
 
     def state(self) -> dict[str, Array]:
         """Parameters by name."""
-        return state_from_bytes(self._interface, self._state.tobytes())
+        return state_from_bytes(self._interface, self._library.state.tobytes())
 
     def step(self, batch: int) -> None:
         self._train_step(*self._arguments[batch % len(self._arguments)])
 
     def loss(self) -> float:
         return self._loss.value
-
-
-def _aligned(byte_count: int) -> Array:
-    whole = np.zeros(byte_count + ALIGNMENT_BYTES, np.uint8)
-    start = -whole.ctypes.data % ALIGNMENT_BYTES
-    return whole[start : start + byte_count]
-
-
-def _address(array: Array) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 class Torch:
@@ -159,16 +125,8 @@ def check_losses(ours: Trainer, theirs: Trainer) -> None:
             raise SystemExit(f"step {batch}: loss {ours.loss()}, torch {theirs.loss()}")
 
 
-def microseconds(trainer: Trainer, first: int, count: int) -> float:
-    """Mean of `count` steps."""
-    started = time.perf_counter()
-    for batch in range(first, first + count):
-        trainer.step(batch)
-    return (time.perf_counter() - started) / count * 1e6
-
-
 def compare(batch: int, rounds: int, digits: Digits, folder: Path) -> Times:
-    """Turn by turn, the first of a round alternating."""
+    """Times of a step. Raises SystemExit where the losses differ."""
     count = len(digits.labels) // batch
     images = np.ascontiguousarray(digits.images[28][: count * batch].reshape(count, batch, -1))
     labels = digits.labels[: count * batch].reshape(count, batch)
@@ -176,25 +134,15 @@ def compare(batch: int, rounds: int, digits: Digits, folder: Path) -> Times:
     ours = Compiled(build, images, labels, folder)
     theirs = Torch(ours.state(), images, labels)
     check_losses(ours, theirs)
-    steps = STEPS_PER_TURN[batch]
-    times: dict[Trainer, list[float]] = {ours: [], theirs: []}
-    for turn in range(rounds):
-        for trainer in (ours, theirs) if turn % 2 else (theirs, ours):
-            times[trainer].append(microseconds(trainer, turn * steps, steps))
-    ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
-    return Times(
-        batch,
-        statistics.median(times[ours]), statistics.median(times[theirs]), statistics.median(ratios),
-        min(times[ours]), min(times[theirs]),
-    )  # fmt: skip
+    return take_turns(ours.step, theirs.step, rounds, STEPS_PER_TURN[batch])
 
 
-def text(found: list[Times]) -> str:
+def text(found: dict[int, Times]) -> str:
     header = ("LeNet-5, SGD", "us", "torch us", "times as fast", "wanted", "least us", "least torch us")
     rows = [
-        (f"batch {t.batch}", t.ours_us, t.torch_us, t.ratio, WANTED_RATIO[t.batch], t.ours_least_us,
-         t.torch_least_us)
-        for t in found
+        (f"batch {batch}", t.ours_us, t.theirs_us, 1 / t.ratio, WANTED_RATIO[batch], t.ours_least_us,
+         t.theirs_least_us)
+        for batch, t in found.items()
     ]  # fmt: skip
     return table(header, rows)
 
@@ -206,11 +154,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="refresh docs/figures.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = []
+    found = {}
     for batch in STEPS_PER_TURN:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(compare(batch, options.rounds, mnist(), Path(folder)))
-    print(json.dumps([asdict(each) for each in found], indent=1) if options.json else text(found))
+            found[batch] = compare(batch, options.rounds, mnist(), Path(folder))
+    rows = [{"batch": batch, **asdict(t)} for batch, t in found.items()]
+    print(json.dumps(rows, indent=1) if options.json else text(found))
     if options.write:
         gcc = toolchain.run("gcc", ["-dumpfullversion"]).strip()
         version = torch.__version__.split("+")[0]

@@ -38,13 +38,15 @@ def prepare(schedule: Schedule, target: Target) -> Schedule:
     """The schedule with what kernels want done beforehand as steps of its own. Changes no bit."""
     family = quantized_kernels(target)
     if family is not None:
-        schedule = with_scratch(split_requantized(schedule), family)
-    steps = (
-        step if family is not None and packed_for(step, family) is not None else coalesce(step)
-        for step in schedule.steps
-    )
-    schedule = replace(schedule, steps=tuple(pack_constants(step, target) for step in steps))
+        schedule = split_requantized(schedule)
+    schedule = replace(schedule, steps=tuple(_prepared(step, family, target) for step in schedule.steps))
     return mask_choices(pack(split_epilogues(schedule, target), target), target)
+
+
+def _prepared(step: Step, family: Pack | None, target: Target) -> Step:
+    """With scratch for a quantised kernel; for all others with fewer dims and constants packed."""
+    packed = packed_for(step, family) if family is not None else None
+    return pack_constants(coalesce(step), target) if packed is None else with_scratch(step, packed)
 
 
 _QUANTIZED: tuple[tuple[str, Pack], ...] = (("mve", mve.pack), ("thumb", paired.pack))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from teeny_embed.graph.affine import dim
 from teeny_embed.graph.step import Buffer, Dims, Read, Step
@@ -26,18 +28,23 @@ def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
 
     `extents` are those of the step; where `dims` has more of a dim, zeros follow.
     """
-    flat, value = read.flat(), read.buffer.value
-    assert flat is not None and value is not None
-    positions = np.array(flat.constant)
-    for axis, (name, _) in enumerate(dims):
-        steps = flat.coefficient(name) * np.arange(extents[name])
-        positions = positions + steps.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
-    elements = value.reshape(-1)[positions]
+    elements = elements_at(read, [name for name, _ in dims], extents)
     packed = np.pad(elements, [(0, e - n) for (_, e), n in zip(dims, elements.shape, strict=True)])
     shape = tuple(e for _, e in dims)
     kind = TensorType(shape, read.buffer.type.dtype)
     buffer = Buffer(f"{read.buffer.name}.packed", kind, "constant", np.ascontiguousarray(packed))
     return Read(buffer, shape, tuple(dim(name) for name, _ in dims))
+
+
+def elements_at(read: Read, dims: Sequence[str], extents: Mapping[str, int]) -> npt.NDArray[Any]:
+    """The elements of the constant that `read` reads at every position of `dims`, row-major."""
+    flat, value = read.flat(), read.buffer.value
+    assert flat is not None and value is not None
+    positions = np.array(flat.constant)
+    for axis, name in enumerate(dims):
+        steps = flat.coefficient(name) * np.arange(extents[name])
+        positions = positions + steps.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
+    return np.asarray(value.reshape(-1)[positions])
 
 
 def pack_constants(step: Step, target: Target) -> Step:

@@ -22,6 +22,7 @@ from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Output, Read, Schedule, Source, Step
 from teeny_embed.graph.types import TensorType
+from teeny_embed.kernels.constants import elements_at
 
 Table = npt.NDArray[Any]
 Pack = Callable[["Quantized"], "Packed | None"]
@@ -129,14 +130,9 @@ def _split_sources(sources: tuple[Source, ...]) -> tuple[tuple[Source, ...], tup
     return sources[:end], sources[end:] or sources[-1:]
 
 
-def with_scratch(schedule: Schedule, pack: Pack) -> Schedule:
-    """Steps that a kernel runs, with the memory that it needs meanwhile."""
-    return replace(schedule, steps=tuple(_with_scratch(step, pack) for step in schedule.steps))
-
-
-def _with_scratch(step: Step, pack: Pack) -> Step:
-    packed = packed_for(step, pack)
-    if packed is None or packed.scratch_bytes == 0:
+def with_scratch(step: Step, packed: Packed) -> Step:
+    """`step`, which the kernel `packed` runs, with the memory that this needs meanwhile."""
+    if packed.scratch_bytes == 0:
         return step
     name = f"{step.outputs[0].buffer.name}.scratch"
     count = packed.scratch_bytes // np.dtype(packed.scratch_dtype).itemsize
@@ -341,7 +337,7 @@ class _Axes:
         filter_count = prod(sizes[d] for d in filters)
         kernel = tuple(sizes[a.kernel] if a.kernel else 1 for a in (self.rows, self.columns))
         depth = prod(sizes[d] for d in self.inner)
-        weights = _gathered(step, self.w, (*filters, *kernels, *self.inner))
+        weights = elements_at(self.w, (*filters, *kernels, *self.inner), sizes)
         tables = [_table(step, e, filters) for e in (epilogue.bias, epilogue.multiplier, epilogue.shift)]
         if any(t is None for t in tables):
             return None
@@ -391,19 +387,6 @@ def _pixel_axis(step: Step, i: Affine, extent: int) -> _Axis | None:
     )
 
 
-def _gathered(step: Step, read: Read, dims: tuple[str, ...]) -> Table:
-    """The elements of a constant at every position of `dims`, row-major."""
-    flat = read.flat()
-    assert flat is not None and read.buffer.value is not None
-    extents = [step.sizes[d] for d in dims]
-    positions = np.full(extents, flat.constant)
-    for axis, d in enumerate(dims):
-        shape = [1] * len(dims)
-        shape[axis] = extents[axis]
-        positions += flat.coefficient(d) * np.arange(extents[axis]).reshape(shape)
-    return np.asarray(read.buffer.value.reshape(-1)[positions])
-
-
 def _table(step: Step, value: Scalar | None, filters: list[str]) -> Table | None:
     """A constant per output channel as an array, or None if it is none."""
     count = prod(step.sizes[d] for d in filters)
@@ -419,4 +402,4 @@ def _table(step: Step, value: Scalar | None, filters: list[str]) -> Table | None
         or set(read.dims()) - set(filters)
     ):
         return None
-    return _gathered(step, read, tuple(filters)).reshape(-1)
+    return elements_at(read, filters, step.sizes).reshape(-1)

@@ -18,7 +18,14 @@ from teeny_embed.graph.lower import environment, lower
 from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.step import Schedule
 from teeny_embed.graph.tensor import Tensor, call, input, trace
-from teeny_embed.kernels.quantized import Packed, Quantized, recognize, split_requantized, with_scratch
+from teeny_embed.kernels.quantized import (
+    Packed,
+    Quantized,
+    packed_for,
+    recognize,
+    split_requantized,
+    with_scratch,
+)
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "3x3, padded, stride 2": ((1, 9, 7, 3), (5, 3, 3, 3), {"stride": (2, 1), "padding": ((1, 1), (0, 2))}),
@@ -129,6 +136,9 @@ def test_a_sum_that_goes_on_being_used_is_split_off() -> None:
 def test_a_kernel_gets_the_scratch_that_it_asks_for() -> None:
     rng = np.random.default_rng(5)
     made = schedule(lambda x: quantized_conv(x, (4, 11), rng), input("x", (1, 11), "int8"))
-    (step,) = with_scratch(made, lambda q: Packed("nest", scratch_bytes=8 * q.channels)).steps
+    packed = packed_for(made.steps[0], lambda q: Packed("nest", scratch_bytes=8 * q.channels))
+    assert packed is not None
+    step = with_scratch(made.steps[0], packed)
     assert step.scratch is not None and step.scratch.type.size_bytes == 88
-    assert with_scratch(made, lambda q: None).steps == made.steps
+    assert with_scratch(made.steps[0], Packed("nest")) is made.steps[0]
+    assert packed_for(made.steps[0], lambda q: None) is None

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from support.runners import CORES, Place
-from support.tflite import INTEGER_MODELS, SharedModel, micro_outputs, micro_tensors, random_inputs
+from support.tflite import (
+    INTEGER_MODELS,
+    RECURRENT_MODELS,
+    WIDE_MODELS,
+    SharedModel,
+    micro_outputs,
+    micro_tensors,
+    random_inputs,
+)
 from teeny_embed.api import Program, build
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.graph.node import CONSTANT, INPUT, Graph
@@ -30,7 +38,8 @@ IN_EVERY_RUN = {
     "cortex-m33": ("mlperf_tiny/sww_streaming_int8",),
     "cortex-m55": ("mlperf_tiny/kws_dscnn_int8",),
 }
-EVERY_MODEL = pytest.mark.parametrize("name", INTEGER_MODELS)
+WITH_STATE = (*RECURRENT_MODELS, "tflm/audio_preprocessor_int8")
+EVERY_MODEL = pytest.mark.parametrize("name", (*INTEGER_MODELS, *WITH_STATE, *WIDE_MODELS))
 EVERY_PLACE = pytest.mark.parametrize("target", ["host", *CORES])
 RESET_BETWEEN_SAMPLES = ("tflm/mnist_lstm_int8",)
 
@@ -115,7 +124,7 @@ def test_every_layer_equals_the_interpreter(shared: Path, target: str, name: str
 
 @pytest.mark.full
 @EVERY_PLACE
-@EVERY_MODEL
+@pytest.mark.parametrize("name", INTEGER_MODELS)
 def test_every_layer_equals_the_interpreter_everywhere(
     shared: Path, target: str, name: str, tmp_path: Path
 ) -> None:

@@ -25,6 +25,9 @@ INTEGER_MODELS = (
     "mlperf_tiny/sww_streaming_int8", "mlperf_tiny/vww_mobilenetv1_int8", "tflm/hello_world_int8",
     "tflm/micro_speech_int8", "tflm/person_detect_int8", "tflm/simple_add",
 )  # fmt: skip
+RECURRENT_MODELS = (
+    "tflm/mnist_lstm_int8", "tflm/keyword_scrambled_int16act", "tflm/keyword_scrambled_int8",
+)  # fmt: skip
 WIDE_MODELS = tuple(
     f"tflm/seanet_int16x8/{name}"
     for name in (

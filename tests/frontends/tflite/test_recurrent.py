@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 import teeny_embed as te
-from support.tflite import SharedModel, assert_equals_micro, random_inputs
+from support.tflite import RECURRENT_MODELS, SharedModel, assert_equals_micro, random_inputs
 from support.tflite_files import Op, T, constant, model
 from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite import import_model
 
-INTEGER_MODELS = ("tflm/mnist_lstm_int8", "tflm/keyword_scrambled_int16act", "tflm/keyword_scrambled_int8")
 
-
-@pytest.mark.parametrize("name", INTEGER_MODELS)
+@pytest.mark.parametrize("name", RECURRENT_MODELS)
 def test_integer_models_carry_their_state_as_the_interpreter_does(shared: Path, name: str) -> None:
     stored = SharedModel(shared, name)
     samples = [*stored.feeds(), *random_inputs(stored.imported, seed=11, count=4)]

@@ -15,6 +15,7 @@ from teeny_embed.emit_c.literals import C_TYPES, literal
 from teeny_embed.emit_c.loads import Loads, Offset, Site, Snapshot, Values
 from teeny_embed.emit_c.names import Names
 from teeny_embed.emit_c.scalar_printer import ScalarPrinter, stored
+from teeny_embed.emit_c.vector_printer import VectorPrinter, in_vectors
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.scalar import Scalar
@@ -230,7 +231,10 @@ class _Builder:
             self._store(known, offset)
 
     def _finish_lanes(self, vector: Vector) -> None:
-        """The epilogue, lane by lane; a compiler makes vectors of it where it can."""
+        """The epilogue over all lanes at once where it can be, else lane by lane."""
+        if self._ends_in_vectors(vector):
+            self._finish_vectors(vector)
+            return
         part = self.result
         site = Site(part.outer, part.head, part.finish)
         stored_lanes = {b.offset: b for b in self.ranges[vector.dim].blocks}
@@ -247,6 +251,39 @@ class _Builder:
             totals_here = {a: f"{n}.at[lane]" for a, n in lanes.items()}
             self._store(self.loads.values(self.step.epilogue_reads(), inside, site, totals_here), inside)
             part.finish.append("}")
+            self.loads.restore(before)
+
+    def _ends_in_vectors(self, vector: Vector) -> bool:
+        """Whether all that the epilogue computes, reads and writes lies in lanes or is one number."""
+        step = self.step
+        if not in_vectors([o.value for o in step.outputs]) or step.dims[-1][0] != vector.dim:
+            return False
+        for read in step.epilogue_reads().values():
+            flat = read.flat()
+            if read.fill is not None or flat is None or flat.coefficient(vector.dim) not in (0, 1):
+                return False
+        return step.sizes[vector.dim] >= vector.lanes
+
+    def _finish_vectors(self, vector: Vector) -> None:
+        part = self.result
+        reads = self.step.epilogue_reads()
+        stored_lanes = {b.offset: b for b in self.ranges[vector.dim].blocks}
+        for totals, offset in zip(self.totals, self.positions, strict=True):
+            before, first = self.loads.snapshot(), offset[vector.dim]
+            assert isinstance(first, int)
+            known = self.loads.values(reads, offset, Site(part.outer, part.head, part.finish, vector))
+            leaves = {s.var(n, r.buffer.type.dtype): vector.dim in r.dims() for n, r in reads.items()}
+            vectors = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if in_lanes} | totals
+            numbers = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if not in_lanes}
+            printer = VectorPrinter(self.module, vector.lanes, vectors, numbers, self.loads.temporary)
+            values = [printer.text(o.value) for o in self.step.outputs]
+            part.finish += printer.lines
+            block = stored_lanes[first]
+            for output, value in zip(self.step.outputs, values, strict=True):
+                lanes = self.loads.names.unique("lanes")
+                part.finish.append(f"const {self.module}_lanes{vector.lanes}_t {lanes} = {{{value}}};")
+                target = f"&{lanes}, {block.first_lane}, {block.end_lane}, &{self._target(output, offset)}"
+                part.finish.append(f"{self.module}_store{vector.lanes}({target});")
             self.loads.restore(before)
 
     def _store(self, known: Mapping[Scalar, str], offset: Offset) -> None:

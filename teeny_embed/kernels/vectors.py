@@ -9,9 +9,11 @@ dim: lanes are computed twice and stored once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+
+import numpy as np
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import dim
@@ -19,11 +21,13 @@ from teeny_embed.graph.step import Buffer, Dims, Output, Read, Schedule, Source,
 from teeny_embed.graph.types import TensorType
 from teeny_embed.kernels.constants import packable, packed_constant
 from teeny_embed.kernels.scatter import scatter_of
-from teeny_embed.kernels.tiles import Block, Tile, absence_dims, fold_bounds
+from teeny_embed.kernels.tiles import Block, Bound, Range, Tile, absence_dims, fold_bounds, ranges
 from teeny_embed.target import Target
 
 _MACS_PER_PACKED_ELEMENT = 8  # below this, packing costs more than vectors save
-ACCUMULATORS = 24  # of 32 vector registers
+_REGISTERS = 32
+ACCUMULATORS = 24  # of them
+_TESTED = 4  # cycles of a position that is tested on its own
 _LATENCY = 8  # accumulators that keep two adders with a latency of four busy
 
 
@@ -91,9 +95,11 @@ def _best_tile(step: Step, name: str, lanes: int) -> tuple[Vector, Tile]:
     block_total = -(-extent // lanes)
     exact = {d for i, _ in fold_bounds(step) if i.exact for d in i.dims}
     others = [d for d, _ in step.dims if d != name and d not in exact | absence_dims(step)]
+    others.reverse()  # of equal ones the innermost: neighbours in memory
+    bounds = fold_bounds(step)
     return min(
         _tiles(step, others, block_total, name, lanes),
-        key=lambda found: _cost(step, name, found[0].block_count, found[1], block_total),
+        key=lambda found: _cost(step, bounds, name, found[0].block_count, found[1], block_total),
     )
 
 
@@ -105,20 +111,57 @@ def _tiles(
         vector = Vector(name, lanes, block_count)
         yield vector, {}
         for d, t in itertools.product(others, range(2, ACCUMULATORS // block_count + 1)):
-            if t <= sizes[d]:
+            if t <= sizes[d] and _registers(step, vector, {d: t}) <= _REGISTERS:
                 yield vector, {d: t}
 
 
-def _cost(step: Step, name: str, block_count: int, tile: Tile, block_total: int) -> float:
-    """Cycles per useful vector and fold point: two operations and two loads a cycle, latency, loop."""
-    accumulators = block_count * prod(tile.values())
-    loads = 0
+def _registers(step: Step, vector: Vector, tile: Tile) -> int:
+    """Accumulators, and the vectors that one fold point loads for them; single numbers need no register."""
+    total = vector.block_count * prod(tile.values())
     for read in step.fold_reads().values():
-        loads += prod(tile.get(d, 1) for d in read.dims()) * (block_count if name in read.dims() else 1)
-    work = max(accumulators, loads / 2, _LATENCY / 2) + 1.5
-    waste = prod(-(-e // tile[d]) * tile[d] / e for d, e in step.dims if d in tile)
-    waste *= -(-block_total // block_count) * block_count / block_total
-    return work * waste / accumulators
+        if vector.dim in read.dims():
+            total += vector.block_count * prod(tile.get(d, 1) for d in read.dims())
+    return total
+
+
+def _cost(
+    step: Step, bounds: Sequence[Bound], name: str, block_count: int, tile: Tile, block_total: int
+) -> float:
+    """Cycles per useful vector and fold point: two operations and two loads a cycle, latency, loop.
+
+    Where a tile straddles a border, its positions are tested one by one.
+    """
+    total = 0.0
+    parts = [[(d, r) for r in ranges(step, bounds, d, t)] for d, t in tile.items()]
+    for combination in itertools.product(*parts):
+        used = {d: r.tile for d, r in combination}
+        accumulators = block_count * prod(used.values())
+        loads = 0
+        for read in step.fold_reads().values():
+            loads += prod(used.get(d, 1) for d in read.dims()) * (block_count if name in read.dims() else 1)
+        work = max(accumulators, loads / 2, _LATENCY / 2) + 1.5
+        straddling = [(d, r) for d, r in combination if r.tile > 1 and not r.inside]
+        work += _TESTED * accumulators * max((_straddles(step, bounds, *s) for s in straddling), default=0.0)
+        total += work * prod((r.end - r.begin) // r.tile for _, r in combination)
+    waste = -(-block_total // block_count) / block_total
+    return total * waste / prod(step.sizes[d] for d in tile)
+
+
+def _straddles(step: Step, bounds: Sequence[Bound], d: str, part: Range) -> float:
+    """The share of fold points at which not all positions of a tile along `d` are inside."""
+    share = 0.0
+    for i, extent in bounds:
+        if d not in i.dims:
+            continue
+        positions = np.zeros((), np.int64)
+        for name, count in step.fold_dims:
+            if name in i.dims:
+                positions = np.add.outer(positions, i.coefficient(name) * np.arange(count))
+        first, last = (positions + i.constant + i.coefficient(d) * p for p in (part.begin, part.end - 1))
+        outside = np.minimum(first, last) < 0
+        outside |= np.maximum(first, last) >= extent * i.divisor
+        share = max(share, float(np.mean(outside)))
+    return share
 
 
 def blocks(extent: int, vector: Vector) -> tuple[int, tuple[Block, ...], tuple[Block, ...]]:

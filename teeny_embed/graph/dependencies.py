@@ -18,6 +18,7 @@ class Dependencies:
         self.value_of = dict(schedule.assigns)
         self.checked = {c.buffer for c in schedule.checks if c.kind == "finite"}
         self.kept = {*schedule.outputs, *self.variable_of, *self.checked}
+        self._successors: dict[Step, tuple[Step, ...]] = {}
         for step in schedule.steps:
             self._link(step)
 
@@ -31,13 +32,28 @@ class Dependencies:
         """One step instead of several; it takes the place of the last."""
         self.rank[new] = max(self.rank[step] for step in old)
         for step in old:
-            del self.rank[step]
-            for buffer in step.buffers_read():
-                self.users[buffer].pop(step, None)
-            for buffer in step.buffers_written():
-                if self.producer.get(buffer) is step:
-                    del self.producer[buffer]
+            self.remove(step)
         self._link(new)
+        self._forget_orders(new)
+
+    def remove(self, step: Step) -> None:
+        """`step` is no more."""
+        self._forget_orders(step)
+        del self.rank[step]
+        for buffer in step.buffers_read():
+            self.users[buffer].pop(step, None)
+        for buffer in step.buffers_written():
+            if self.producer.get(buffer) is step:
+                del self.producer[buffer]
+
+    def _forget_orders(self, step: Step) -> None:
+        """What was known of steps that `step` must come after."""
+        earlier = [self.producer.get(b) for b in step.buffers_read()]
+        versions = [self.variable_of[b] for b in step.buffers_written() if b in self.variable_of]
+        earlier += [reader for variable in versions for reader in self.users.get(variable, ())]
+        earlier += [self.producer.get(b) for b in self.checked] if versions else []
+        for known in (step, *(s for s in earlier if s is not None)):
+            self._successors.pop(known, None)
 
     def steps(self) -> list[Step]:
         return sorted(self.rank, key=self.rank.__getitem__)
@@ -46,8 +62,13 @@ class Dependencies:
         """Steps that make the next version of a variable."""
         return list(dict.fromkeys(self.producer[v] for v in self.variable_of if v in self.producer))
 
-    def successors(self, step: Step) -> Iterator[Step]:
+    def successors(self, step: Step) -> tuple[Step, ...]:
         """Steps that must come after `step`."""
+        if step not in self._successors:
+            self._successors[step] = tuple(dict.fromkeys(self._found_successors(step)))
+        return self._successors[step]
+
+    def _found_successors(self, step: Step) -> Iterator[Step]:
         for buffer in step.buffers_written():
             yield from self.users.get(buffer, ())
             if buffer in self.checked:
@@ -72,7 +93,7 @@ class Dependencies:
 
     def precedes(self, first: Step, last: Step) -> bool:
         """Whether `last` must come after `first`."""
-        return last in set(self.successors(first)) or self.path_around(first, last)
+        return last in self.successors(first) or self.path_around(first, last)
 
     def connected(self, a: Step, b: Step) -> bool:
         """Whether one must come after the other."""
@@ -82,7 +103,7 @@ class Dependencies:
         """All steps in an order that holds: of those that may run the cheapest next, ties as given."""
         waiting = dict.fromkeys(self.rank, 0)
         for step in self.rank:
-            for following in set(self.successors(step)):
+            for following in self.successors(step):
                 waiting[following] += 1
         ready = [step for step, n in waiting.items() if n == 0]
         done = 0
@@ -91,7 +112,7 @@ class Dependencies:
             ready.remove(step)
             done += 1
             yield step
-            for following in set(self.successors(step)):
+            for following in self.successors(step):
                 waiting[following] -= 1
                 if waiting[following] == 0:
                     ready.append(following)

@@ -210,9 +210,7 @@ def _prologues(work: Dependencies) -> bool:
                     work.replace((user,), new)
                     changed = True
             if all(new is not None for new in inlined):
-                del work.rank[producer]
-                for read in producer.buffers_read():
-                    work.users[read].pop(producer, None)
+                work.remove(producer)
     return changed
 
 

@@ -9,7 +9,7 @@ truncates and saturates with NaN giving 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,19 +285,20 @@ def is_nan(a: Scalar) -> Scalar:
 # ---- Walking ------------------------------------------------------------------------------------------
 
 
-def walk(roots: Sequence[Scalar]) -> Iterator[Scalar]:
+def walk(roots: Sequence[Scalar]) -> list[Scalar]:
     """Every node below `roots` once, operands before users."""
-    seen: set[int] = set()
+    found: dict[Scalar, None] = {}
 
-    def visit(node: Scalar) -> Iterator[Scalar]:
-        if id(node) not in seen:
-            seen.add(id(node))
-            for arg in node.args:
-                yield from visit(arg)
-            yield node
+    def visit(node: Scalar) -> None:
+        for arg in node.args:
+            if arg not in found:
+                visit(arg)
+        found[node] = None
 
     for root in roots:
-        yield from visit(root)
+        if root not in found:
+            visit(root)
+    return list(found)
 
 
 def leaves(*roots: Scalar) -> list[Scalar]:

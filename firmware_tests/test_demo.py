@@ -63,6 +63,15 @@ def test_profile_counts_every_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("emulator")
+def test_profile_counts_the_mean_of_its_samples(tmp_path: Path) -> None:
+    build = small(tmp_path, "microbit")  # whose soft float takes a while that depends on its operands
+    one, mean = (te.profile(build, samples)["instructions"]["infer"]["total"] for samples in (1, 5))
+    assert one != mean and abs(one - mean) < one / 10
+    with pytest.raises(te.TeenyError, match="samples=0"):
+        te.profile(build, samples=0)
+
+
+@pytest.mark.usefixtures("emulator")
 def test_profile_estimates_no_cycles_but_for_the_m4(tmp_path: Path) -> None:
     costs = te.profile(small(tmp_path, "microbit"))
     assert costs["cycles_estimate"] is None and costs["instructions"]["infer"]["total"] > 0

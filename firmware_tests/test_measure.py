@@ -269,6 +269,27 @@ def test_soft_float_stays_below_the_bound(tmp_path: Path) -> None:
     assert bound / 2 < used <= bound
 
 
+ASSEMBLY = STARTUP + """
+__attribute__((naked, noinline)) uint32_t pushes(uint32_t n)
+{
+    (void)n;
+    __asm__ volatile("push {r4-r7, lr}\\n sub sp, #12\\n add sp, #12\\n pop {r4-r7, pc}");
+}
+__attribute__((noinline)) uint32_t plain(uint32_t n) { return n * n + 3u; }
+uint32_t run(void) { return pushes(1) + plain(2); }
+"""
+
+
+def test_stack_of_assembly_is_read_from_its_machine_code(tmp_path: Path) -> None:
+    elf = link(tmp_path, ASSEMBLY, *M4F, "-O2")
+    (tmp_path / "again.c").write_text(ASSEMBLY)
+    graphs = call_graphs(objects(tmp_path, [tmp_path / "again.c"], *M4F, "-O2"))
+    known = stack.assembly_stack(graphs, elf)
+    assert (known["pushes"], known["plain"]) == (5 * 4 + 12, 0)
+    without = stack.worst_case_stack(graphs, "run", {})
+    assert stack.worst_case_stack(graphs, "run", known) == without + 32
+
+
 def test_recursion_is_an_error(tmp_path: Path) -> None:
     source = tmp_path / "deep.c"
     source.write_text("int b(int n); int a(int n) { return b(n) + 1; } int b(int n) { return a(n) * 3; }")

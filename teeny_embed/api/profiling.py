@@ -12,10 +12,11 @@ import numpy as np
 
 from teeny_embed.api.building import Build
 from teeny_embed.api.running import call, expect_ok
-from teeny_embed.api.samples import draw
+from teeny_embed.api.samples import draw, generator
 from teeny_embed.deploy import firmware, measure, stack, toolchain
 from teeny_embed.deploy.qemu import QemuBoard
 from teeny_embed.emit_c.interface import EntryPoint
+from teeny_embed.errors import DataError
 
 CYCLES_FOR = "cortex-m4f"
 """The core that `measure.m4_cycles` is an estimate for."""
@@ -28,24 +29,33 @@ class _Counted:
     elf: Path
     nodes: tuple[measure.Histogram, ...]
     rest: measure.Histogram
+    calls: int
+
+    def mean(self, *histograms: measure.Histogram) -> int:
+        """Instructions of one call, the mean over all."""
+        return round(sum(map(measure.instruction_total, histograms)) / self.calls)
 
     def total(self) -> int:
-        return sum(map(measure.instruction_total, (*self.nodes, self.rest)))
+        return self.mean(*self.nodes, self.rest)
 
     def cycles(self) -> int:
-        return sum(measure.m4_cycles(self.elf, each) for each in (*self.nodes, self.rest))
+        cycles = sum(measure.m4_cycles(self.elf, each) for each in (*self.nodes, self.rest))
+        return round(cycles / self.calls)
 
 
-def profile(build: Build) -> dict[str, Any]:
+def profile(build: Build, samples: int = 1, seed: int = 0) -> dict[str, Any]:
     """Measured costs, ready for JSON. Bytes are totals; what depends on the entry point is by its name.
 
-    `instructions` are those of one call with random inputs, per node and in total (null on the host),
-    `cycles_estimate` a rough estimate from them (null but for cortex-m4f), `stack_bytes` the worst
-    case over all paths of calls. Raises ToolError, DeviceError.
+    `instructions` are the mean of `samples` calls with random inputs, per node and in total (null on the
+    host), `cycles_estimate` a rough estimate from them (null but for cortex-m4f), `stack_bytes` the worst
+    case over all paths of calls. Raises DataError, ToolError, DeviceError.
     """
+    if samples < 1:
+        raise DataError(f"samples={samples} is no number of calls", hint="give 1 or more")
+    rng = generator(seed)
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
         costs = _sizes(build, Path(folder) / "size")
-        counted = _count(build, Path(folder) / "count") if build.target.board else {}
+        counted = _count(build, Path(folder) / "count", samples, rng) if build.target.board else {}
         return costs | _steps(build) | _dynamic(build, counted)
 
 
@@ -92,12 +102,13 @@ def _stacks(build: Build, folder: Path, routines: Sequence[str]) -> dict[str, in
     objects = _compile(build, folder, ("-fcallgraph-info=su", "-fno-ipa-icf"))
     graphs = [path.with_suffix(".ci") for path in objects]
     if build.target.board:
-        runtime = stack.runtime_stack(routines, (build.target.compiler, *build.target.flags))
+        known = stack.runtime_stack(routines, (build.target.compiler, *build.target.flags))
+        known |= stack.assembly_stack(graphs, folder / "firmware.elf")
     else:
-        runtime = dict.fromkeys(routines, 0)
+        known = dict.fromkeys(routines, 0)
     name = build.program.name
     return {
-        entry.name: stack.worst_case_stack(graphs, f"{name}_{entry.name}", runtime)
+        entry.name: stack.worst_case_stack(graphs, f"{name}_{entry.name}", known)
         for entry in build.interface.entry_points
     }
 
@@ -129,34 +140,36 @@ def _dynamic(build: Build, counted: Mapping[str, _Counted]) -> dict[str, Any]:
 def _nodes(entry: EntryPoint, counted: _Counted) -> list[dict[str, Any]]:
     """In the order in which they run; what an entry point does itself before a node counts with it."""
     return [
-        {"node": name, "instructions": measure.instruction_total(histogram)}
+        {"node": name, "instructions": counted.mean(histogram)}
         for name, histogram in zip(entry.node_names, counted.nodes, strict=True)
     ]
 
 
-def _count(build: Build, folder: Path) -> dict[str, _Counted]:
-    """Runs each entry point once under the counting plugin."""
+def _count(build: Build, folder: Path, samples: int, rng: np.random.Generator) -> dict[str, _Counted]:
+    """Runs each entry point `samples` times under the counting plugin."""
     elf = toolchain.build_firmware(build.target, build.interface, build.directory, folder, measure=True)
     out = folder / "counts"
     board = toolchain.board_of(build.target)
     arguments = measure.plugin_arguments(elf, out)
     with QemuBoard(elf, board, build.interface, extra_arguments=arguments) as runner:
-        _call_each(build, runner)
+        expect_ok(runner.reset(), "reset")
+        for _ in range(samples):
+            _call_each(build, runner, rng)
     segments = measure.read_counts(out)
     first = firmware.first_marks(build.interface)
     return {
-        entry.name: _counted(elf, segments, first[entry.name], len(entry.node_names))
+        entry.name: _counted(elf, segments, first[entry.name], len(entry.node_names), samples)
         for entry in build.interface.entry_points
     }
 
 
-def _call_each(build: Build, runner: QemuBoard) -> None:
-    expect_ok(runner.reset(), "reset")
-    rng = np.random.default_rng(0)
+def _call_each(build: Build, runner: QemuBoard, rng: np.random.Generator) -> None:
     for entry in build.interface.entry_points:
         call(runner, entry.name, draw(entry, build.program.entry_points[entry.name], rng, lr=0.01))
 
 
-def _counted(elf: Path, segments: Mapping[int, measure.Histogram], first: int, node_count: int) -> _Counted:
+def _counted(
+    elf: Path, segments: Mapping[int, measure.Histogram], first: int, node_count: int, calls: int
+) -> _Counted:
     found = [segments.get(first + i, {}) for i in range(node_count + 1)]
-    return _Counted(elf, tuple(found[:-1]), found[-1])
+    return _Counted(elf, tuple(found[:-1]), found[-1], calls)

@@ -187,11 +187,16 @@ def verify(
 
 @main.command()
 @_model
+@click.option(
+    "--samples", type=click.IntRange(1), default=1, show_default=True,
+    help="Random inputs; instructions are the mean.",
+)  # fmt: skip
+@click.option("--seed", default=0, show_default=True, help="Of random inputs.")
 @_json
-def profile(model: Model, as_json: bool) -> None:
+def profile(model: Model, samples: int, seed: int, as_json: bool) -> None:
     """Measure memory, instructions and stack of MODEL."""
     with _built(model, "qemu") as build:
-        costs = api.profile(build)
+        costs = api.profile(build, samples, seed)
     if as_json:
         _print_json(costs)
     else:

@@ -1,7 +1,8 @@
 """Worst-case stack of a function, through everything that it calls.
 
 gcc states each function's own frame and its callees (`-fcallgraph-info=su`, one .ci file per object).
-Routines of the compiler's runtime, such as soft float, have no .ci file: their machine code is read.
+Routines of the compiler's runtime, such as soft float, have no .ci file, and of functions written in
+assembly it states nothing: the machine code of both is read.
 
 Neither callbacks (te_read_t, te_write_t) nor interrupts are counted: they are the caller's.
 """
@@ -23,22 +24,29 @@ CALLBACK = "__indirect_call"
 
 
 def worst_case_stack(
-    ci_files: Iterable[Path], entry_function: str, runtime_stack_bytes: Mapping[str, int]
+    ci_files: Iterable[Path], entry_function: str, known_stack_bytes: Mapping[str, int]
 ) -> int:
     """Bytes of stack that a call of `entry_function` needs at most.
 
-    `ci_files` are those of all objects of the module; `runtime_stack_bytes` says what each routine
-    from outside of them needs (`runtime_stack`). ToolError on recursion, on frames without a
-    bound, and on routines of which nothing is known.
+    `ci_files` are those of all objects of the module; `known_stack_bytes` says what each routine
+    from outside of them needs (`runtime_stack`), and those in assembly (`assembly_stack`). ToolError
+    on recursion, on frames without a bound, and on routines of which nothing is known.
     """
-    frames: dict[str, int] = {CALLBACK: 0, **runtime_stack_bytes}
+    found, callees = read_graphs(ci_files)
+    frames = {CALLBACK: 0, **found, **known_stack_bytes}
+    return deepest(entry_function, lambda name: frame_of(name, frames), lambda name: callees.get(name, set()))
+
+
+def read_graphs(ci_files: Iterable[Path]) -> tuple[dict[str, int], dict[str, set[str]]]:
+    """Frame bytes and callees by function."""
+    frames: dict[str, int] = {}
     callees: dict[str, set[str]] = {}
     for path in ci_files:
         text = path.read_text()
         frames.update(read_frames(text))
         for caller, callee in re.findall(r'^edge: { sourcename: "([^"]+)" targetname: "([^"]+)"', text, re.M):
             callees.setdefault(caller, set()).add(callee)
-    return deepest(entry_function, lambda name: frame_of(name, frames), lambda name: callees.get(name, set()))
+    return frames, callees
 
 
 def read_frames(text: str) -> dict[str, int]:
@@ -91,6 +99,20 @@ def runtime_stack(routines: Sequence[str], compiler: Sequence[str], prefix: str 
     with tempfile.TemporaryDirectory() as folder:
         elf = link_routines(routines, compiler, Path(folder))
         return stack_in_machine_code(elf, routines, prefix)
+
+
+def assembly_stack(ci_files: Iterable[Path], elf: Path, prefix: str = PREFIX) -> dict[str, int]:
+    """Bytes of stack of the functions in `elf` to which the compiler gives neither frame nor callees.
+
+    That is what it says of a naked function, and of a leaf, whose machine code needs none.
+    """
+    frames, callees = read_graphs(ci_files)
+    entries = code_entries(elf, prefix)
+    bare = {
+        name.rpartition(":")[2]: name for name, size in frames.items() if not size and name not in callees
+    }
+    linked = {symbol: name for symbol, name in bare.items() if symbol in entries}
+    return {linked[symbol]: size for symbol, size in stack_in_machine_code(elf, list(linked), prefix).items()}
 
 
 def link_routines(routines: Sequence[str], compiler: Sequence[str], folder: Path) -> Path:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -132,6 +135,26 @@ def micro_tensors(content: bytes, inputs: Sequence[Array], indices: Sequence[int
         interpreter.set_input(value, number)
     interpreter.invoke()
     return {index: interpreter.GetTensor(index, 0)["tensor_data"].copy() for index in indices}
+
+
+_PRINT_ALLOCATIONS = """
+import sys
+from tflite_micro.python.tflite_micro import runtime
+content = sys.stdin.buffer.read()
+runtime.Interpreter.from_bytes(content, arena_size=int(sys.argv[1])).print_allocations()
+"""
+
+
+def micro_arena(content: bytes) -> tuple[int, int]:
+    """Bytes that TFLite Micro's interpreter allocates, and those of tensors and scratch among them.
+
+    It prints them itself, from C, so that takes a process of its own.
+    """
+    arena_bytes = str(max(ARENA_BYTES, 10 * len(content)))
+    command = [sys.executable, "-c", _PRINT_ALLOCATIONS, arena_bytes]
+    done = subprocess.run(command, input=content, capture_output=True, check=True)
+    found = dict(re.findall(r"Arena allocation (\w+) (\d+) bytes", done.stderr.decode()))
+    return int(found["total"]), int(found["head"])
 
 
 def _output_count(content: bytes) -> int:

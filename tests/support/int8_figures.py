@@ -1,0 +1,241 @@
+"""What an inference of the int8 MLPerf Tiny models costs on emulated cores: measured, and recorded.
+
+docs/int8_figures.json holds the record, docs/int8_figures.md tells it. Instructions are the mean of SAMPLES
+seeded random inputs, exactly what `teeny-embed profile MODEL.tflite --target CORE --samples 8` prints.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import teeny_embed as te
+from support.figures import COMPILER, M4F, REPOSITORY, found_compiler
+from support.figures_text import table
+from support.runners import CORES
+from support.tflite import SharedModel, micro_arena
+
+RECORD = REPOSITORY / "docs" / "int8_figures.json"
+DOCUMENT = REPOSITORY / "docs" / "int8_figures.md"
+
+MODELS = ("ad_autoencoder", "kws_dscnn", "ic_resnet8", "vww_mobilenetv1")
+SAMPLES = 8
+
+WEIGHTS_AND_BIAS = {"CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1, 2), "FULLY_CONNECTED": (1, 2)}
+"""Which operands of an operator are its weights and its bias."""
+
+
+# ---- Limits -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a model may cost; instructions by core."""
+
+    instructions: Mapping[str, int]
+    m4_cycles: int
+    flash_bytes: int
+    stack_bytes: int = 256
+
+
+def _limit(m4: int, m55: int, m3: int, m0: int, peer_m4_cycles: int, flash_bytes: int) -> Limit:
+    """The estimate of cycles is to be 1.5 times below that of CMSIS-NN."""
+    instructions = (m0, m3, m4, m4, m4, m55)
+    return Limit(dict(zip(CORES, instructions, strict=True)), peer_m4_cycles * 2 // 3, flash_bytes)
+
+
+LIMITS = {
+    "ad_autoencoder": _limit(365_000, 48_000, 700_000, 1_200_000, 710_000, 3_000),
+    "kws_dscnn": _limit(3_500_000, 920_000, 6_500_000, 12_500_000, 9_100_000, 9_000),
+    "ic_resnet8": _limit(13_500_000, 2_300_000, 25_000_000, 44_000_000, 36_100_000, 8_000),
+    "vww_mobilenetv1": _limit(10_300_000, 2_700_000, 16_500_000, 32_000_000, 29_100_000, 20_000),
+}
+
+
+# ---- Measuring ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one inference."""
+
+    instructions: int
+    m4_cycles: int | None
+    arena_bytes: int
+    stack_bytes: int
+    """Worst case over all paths of calls, assembly included."""
+    flash_bytes: int
+    """Code and constants of the module's objects, less `weights_bytes` of the model file."""
+    runtime_symbols: tuple[str, ...]
+    """Routines of the compiler's runtime that are linked beside that."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One row of `--nodes`: a mean, too."""
+
+    name: str
+    macs: int
+    instructions: int
+
+
+def model(shared: Path, name: str) -> SharedModel:
+    return SharedModel(shared, f"mlperf_tiny/{name}_int8")
+
+
+def build(found: SharedModel, core: str, folder: Path) -> te.Build:
+    name = found.path.stem
+    return te.build(te.Program(name, infer=te.load(found.path)), core, folder / f"{name}-{core}")
+
+
+def weights_bytes(found: SharedModel) -> int:
+    """Bytes of the weights and biases as the model file has them, each tensor once."""
+    tensors: dict[tuple[int, int], int] = {}
+    for number, subgraph in enumerate(found.imported.model.subgraphs):
+        for op in subgraph.operators:
+            for position in WEIGHTS_AND_BIAS.get(op.name, ()):
+                index = op.inputs[position] if position < len(op.inputs) else -1
+                data = subgraph.tensors[index].data if index >= 0 else None
+                if data is not None:
+                    tensors[number, index] = data.nbytes
+    return sum(tensors.values())
+
+
+def cost(found: SharedModel, core: str, folder: Path) -> Cost:
+    """All that is recorded of a model on a core, compiled as the target says."""
+    return _cost(te.profile(build(found, core, folder), SAMPLES), found, core)
+
+
+def _cost(profile: Mapping[str, Any], found: SharedModel, core: str) -> Cost:
+    return Cost(
+        instructions=profile["instructions"]["infer"]["total"],
+        m4_cycles=profile["cycles_estimate"]["infer"] if core == M4F else None,
+        arena_bytes=profile["arena_bytes"],
+        stack_bytes=profile["stack_bytes"]["infer"],
+        flash_bytes=profile["code_bytes"] + profile["constant_bytes"] - weights_bytes(found),
+        runtime_symbols=tuple(profile["runtime_symbols"]),
+    )
+
+
+def nodes(found: SharedModel, core: str, folder: Path) -> Iterator[Node]:
+    """What each node costs, in the order in which they run."""
+    built = build(found, core, folder)
+    rows = te.profile(built, SAMPLES)["instructions"]["infer"]["nodes"]
+    for row, step in zip(rows, built.plan.entries[0].schedule.steps, strict=True):
+        yield Node(row["node"].removeprefix(f"{built.program.name}_"), step.macs, row["instructions"])
+
+
+# ---- The record ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What TFLite Micro's interpreter allocates for a model on this host, as it prints it."""
+
+    total_bytes: int
+    tensors_bytes: int
+    """Of that tensors and scratch; the rest are its own structures."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is committed."""
+
+    costs: Mapping[str, Mapping[str, Cost]]
+    """By core and model."""
+    weights_bytes: Mapping[str, int]
+    micro: Mapping[str, Arena]
+
+
+def measure(shared: Path, cores: Sequence[str] = CORES, names: Sequence[str] = MODELS) -> Record:
+    found = {name: model(shared, name) for name in names}
+    with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
+        costs = {c: {n: cost(m, c, Path(folder)) for n, m in found.items()} for c in cores}
+    micro = {n: Arena(*micro_arena(m.path.read_bytes())) for n, m in found.items()}
+    return Record(costs, {n: weights_bytes(m) for n, m in found.items()}, micro)
+
+
+def as_json(record: Record) -> str:
+    return json.dumps({"compiler": COMPILER, **asdict(record)}, indent=1) + "\n"
+
+
+@cache
+def read_record() -> Record:
+    """As committed."""
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    costs = {core: {n: _read_cost(each) for n, each in row.items()} for core, row in found["costs"].items()}
+    micro = {name: Arena(**each) for name, each in found["micro"].items()}
+    return Record(costs, found["weights_bytes"], micro)
+
+
+def _read_cost(fields: dict[str, Any]) -> Cost:
+    return Cost(**fields | {"runtime_symbols": tuple(fields["runtime_symbols"])})
+
+
+def update(shared: Path) -> None:
+    """Measures everything anew; writes the record and its document."""
+    if (found := found_compiler()) != COMPILER:
+        raise SystemExit(f"the figures are those of {COMPILER}, this is {found}")
+    record = measure(shared)
+    RECORD.write_text(as_json(record), encoding="utf-8")
+    DOCUMENT.write_text(document(record), encoding="utf-8")
+
+
+# ---- Text ---------------------------------------------------------------------------------------------
+
+
+def tables(record: Record) -> str:
+    return "\n\n".join([_instructions(record), _memory(record)])
+
+
+def _instructions(record: Record) -> str:
+    header = ("instructions", "measured", "limit", "ratio", "m4cycles", "limit")
+    rows = [
+        (f"{core}: {name}", c.instructions, limit, c.instructions / limit, c.m4_cycles,
+         None if c.m4_cycles is None else LIMITS[name].m4_cycles)
+        for core, costs in record.costs.items() for name, c in costs.items()
+        for limit in (LIMITS[name].instructions[core],)
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def _memory(record: Record) -> str:
+    header = (
+        "bytes", "arena", "TFLM's", "its tensors", "stack", "limit", "flash", "limit", "runtime routines",
+    )  # fmt: skip
+    rows = [
+        (f"{core}: {name}", c.arena_bytes, record.micro[name].total_bytes, record.micro[name].tensors_bytes,
+         c.stack_bytes, LIMITS[name].stack_bytes, c.flash_bytes, LIMITS[name].flash_bytes,
+         len(c.runtime_symbols))
+        for core, costs in record.costs.items() for name, c in costs.items()
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def document(record: Record) -> str:
+    return f"""\
+# int8 inference: figures
+
+Written by `python benchmarks/int8_figures.py --write`, with {COMPILER}; tests compare them with what they
+measure. Each model of MLPerf Tiny in int8 on each core, compiled as its target says, under QEMU.
+[figures.md](figures.md) says how instructions are counted, and that m4cycles are an estimate.
+
+- instructions: executed in one inference, the mean of {SAMPLES} seeded random inputs. The entry point and all
+  that it calls. `teeny-embed profile MODEL.tflite --target CORE --samples {SAMPLES}` prints the same.
+- limit: what this project has set itself. It was about half of what CMSIS-NN needs on a Cortex-M4.
+- arena: activations and scratch, beside the caller's input and output. TFLM's is what
+  TFLite Micro's interpreter allocates, its portable kernels on a 64-bit host, input and output inside; its
+  tensors are the part that is not structures of its own.
+- stack: the deepest path of calls, functions in assembly included.
+- flash: code and constant tables of the module's object files, less the weights and biases of
+  convolutions and linear layers as they stand in the model file. So it counts code, multipliers and shifts,
+  other tables, and all that packing adds to the weights; below 0 it saves more, as where zeros are left out.
+  Routines of the compiler's runtime are not in it: how many of them are called is said beside it.
+
+{tables(record)}
+"""

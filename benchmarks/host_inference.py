@@ -1,10 +1,11 @@
 """Time inference of the shared float models here: generated C and LiteRT, side by side, one thread.
 
-    python benchmarks/host_inference.py [--rounds N] [--json] [MODEL ...]
+    python benchmarks/host_inference.py [--rounds N] [--json] [--write] [MODEL ...]
 
-Both read the same `.tflite` files (TEENY_EMBED_SHARED, else ../shared, has them) and see the same inputs;
-their outputs must agree. LiteRT runs with XNNPACK. The two take turns, some calls each; a round's time is its
-mean, and the median over rounds is what counts.
+Needs the extra `oracles`. Both read the same `.tflite` files (TEENY_EMBED_SHARED, else ../shared, has them)
+and see the same inputs; their outputs must agree. LiteRT runs with XNNPACK. The two take turns, some calls
+each; a round's time is its mean, and the median over rounds is what counts. --write refreshes the section of
+docs/figures.md.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
-from side_by_side import Library, Times, address, microseconds, take_turns
+from side_by_side import FLAGS, Library, Times, address, microseconds, take_turns
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import teeny_embed as te
+from support.figures_text import DOCUMENT, table, write_section
+from teeny_embed.deploy import toolchain
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WANTED = {"ad_autoencoder": 1.0, "ic_resnet8": 3.0, "vww_mobilenetv1": 3.0}
@@ -76,22 +83,31 @@ def compare(name: str, rounds: int, folder: Path) -> Times:
     return take_turns(ours, theirs, rounds, count)
 
 
+def text(found: dict[str, Times]) -> str:
+    header = ("model", "us", "LiteRT us", "ratio", "wanted at most", "least us", "least LiteRT us")
+    rows = [
+        (name, t.ours_us, t.theirs_us, t.ratio, WANTED.get(name), t.ours_least_us, t.theirs_least_us)
+        for name, t in found.items()
+    ]
+    return table(header, rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", default=list(WANTED), metavar="MODEL")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--write", action="store_true", help="refresh docs/figures.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = {name: compare(name, options.rounds, Path(folder)) for name in options.models}
-    if options.json:
-        print(json.dumps([{"model": name, **asdict(t)} for name, t in found.items()], indent=1))
-        return
-    for name, t in found.items():
-        wanted = WANTED.get(name, max(WANTED.values()))
-        print(f"{name:<16} {t.ours_us:8.1f} us, LiteRT {t.theirs_us:8.1f} us", end="")
-        print(f", least {t.ours_least_us:.1f} and {t.theirs_least_us:.1f} us", end="")
-        print(f", ratio {t.ratio:.2f} (wanted: at most {wanted:.1f})")
+    rows = [{"model": name, **asdict(t)} for name, t in found.items()]
+    print(json.dumps(rows, indent=1) if options.json else text(found))
+    if options.write:
+        gcc = toolchain.run("gcc", ["-dumpfullversion"]).strip()
+        litert = version("ai-edge-litert")
+        heading = f"gcc {gcc}, `{' '.join(FLAGS)} -ffp-contract=off`; ai-edge-litert {litert}:"
+        write_section(DOCUMENT, "host_inference", f"{heading}\n\n{text(found)}")
 
 
 if __name__ == "__main__":

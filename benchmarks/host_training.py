@@ -2,9 +2,10 @@
 
     python benchmarks/host_training.py [--rounds N] [--json] [--write]
 
-Both start from the same weights and see the same batches of MNIST (TEENY_EMBED_SHARED, else ../shared, has
-the file); their losses must agree. The two take turns, some steps each; a round's time is its mean, and the
-median over rounds is what counts. --write refreshes the section of docs/figures.md.
+Needs the extra `oracles`. Both start from the same weights and see the same batches of MNIST
+(TEENY_EMBED_SHARED, else ../shared, has the file); their losses must agree. The two take turns, some steps
+each; a round's time is its mean, and the median over rounds is what counts. --write refreshes the section of
+docs/figures.md.
 """
 
 from __future__ import annotations

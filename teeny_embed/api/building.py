@@ -19,6 +19,7 @@ from teeny_embed.emit_c.module import Module, NodeFunction, build_module
 from teeny_embed.emit_c.render import VERSION, Identity, render
 from teeny_embed.errors import DataError, GraphError, PlanError
 from teeny_embed.graph.fuse import fuse
+from teeny_embed.graph.interval import check_accumulators
 from teeny_embed.graph.lower import VariableBuffers, lower
 from teeny_embed.kernels.choose import choose, prepare
 from teeny_embed.planner.plan import EntryPlan, Plan, plan
@@ -65,7 +66,8 @@ def build(
     them from flash, "seed" draws those that were drawn here on the device; or one of both by name.
     `float` is "exact" (the bits of NumPy) or "fast": a product may be added without being rounded.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
-    Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError.
+    Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError
+    (also where an accumulator of quantised operands could overflow).
     """
     if not isinstance(program, Program):
         hint = "te.Program(name, infer=te.trace(net, x))"
@@ -78,6 +80,8 @@ def build(
     drawn = drawn_by_reset(program, init)
     variables: VariableBuffers = {}
     schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
+    for schedule in schedules:
+        check_accumulators(schedule)
     planned = plan([prepare(schedule, found) for schedule in schedules])
     module = build_module(program.name, planned, lambda step: choose(step, found), drawn)
     _check_fit(found, planned, module)
@@ -175,13 +179,14 @@ def _memory(entry: EntryPlan) -> dict[str, Any]:
 
 
 def _node_row(node: NodeFunction) -> dict[str, Any]:
-    return {
+    row = {
         "function": node.name,
         "title": node.title,
         "layers": list(node.layers),
         "macs": node.macs,
         "uses": list(node.uses),
     }
+    return row | ({} if node.accumulator is None else {"accumulator": asdict(node.accumulator)})
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
 from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, state_bytes, state_members
 from teeny_embed.errors import GraphError
 from teeny_embed.graph import scalar as s
+from teeny_embed.graph.interval import Accumulator, accumulator_of
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Buffer, Read, Step
 from teeny_embed.kernels.choose import Choice
@@ -59,6 +60,8 @@ class NodeFunction:
     formulas: tuple[str, ...]
     uses: tuple[str, ...]
     """ "train_step node 3" for every call."""
+    accumulator: Accumulator | None = None
+    """Of all calls together; None unless this is a contraction of small integers."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,7 @@ class _Builder:
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
         pointers = self._pointers(entry, step)
         choice = self.choose(step)
+        accumulator = accumulator_of(step) if choice.packed is None else choice.packed.accumulator
         parts: tuple[Segment, ...] | ScatterNest | Packed
         text: Any
         if choice.packed is not None:
@@ -242,9 +246,11 @@ class _Builder:
         uses = (*known.uses, use) if known else (use,)
         layers = tuple(dict.fromkeys(layer_name(x.name).replace("_grad", "'") for x in step.sources))
         where = next((x.where for x in step.sources if x.where), "")
+        if known is not None and known.accumulator is not None and accumulator is not None:
+            accumulator = accumulator.hull(known.accumulator)
         self.nodes[key] = NodeFunction(
             name, step.title, layers, where, parameters, parts, choice.kernel, step.macs,
-            tuple(formulas(step, pointers)), uses,
+            tuple(formulas(step, pointers)), uses, accumulator,
         )  # fmt: skip
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 

@@ -63,7 +63,8 @@ def _comment(node: NodeFunction) -> str:
     for p in node.parameters:
         lines.append(f" *     {p.role:<7}{p.name:<{wide}}  {p.type}  {p.place}")
     lines += [f" *     {line}" for text in node.formulas for line in _folded(text, WIDTH - 7)]
-    lines += [f" *     {node.macs:,} MAC"] if node.macs else []
+    proven = f", {node.accumulator.dtype} accumulator {node.accumulator}" if node.accumulator else ""
+    lines += [f" *     {node.macs:,} MAC{proven}"] if node.macs else []
     return "\n".join([*lines, " */\n"])
 
 

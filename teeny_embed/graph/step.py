@@ -59,6 +59,8 @@ class Fold:
     """sum, max or argmax, for people."""
     operand: Scalar | None = None
     """What a max or argmax is taken of."""
+    bounded: bool = False
+    """Whether an integer sum must not wrap: `interval.check_accumulators` refuses one that could."""
 
     @property
     def dtype(self) -> str:
@@ -69,16 +71,17 @@ class Fold:
         return s.var(self.name, self.dtype)
 
 
-def sum_fold(name: str, term: Scalar, absent: Scalar | None = None) -> Fold:
+def sum_fold(name: str, term: Scalar, absent: Scalar | None = None, bounded: bool = False) -> Fold:
     """acc + term, from +0; `absent` (bool) leaves a term out.
 
-    Integers wrap, so their order does not matter, and a sum of them is stated by its update alone.
+    Integers wrap, unless `bounded`, so their order does not matter, and a sum of them is stated by its update
+    alone.
     """
     accumulator = s.var(name, term.dtype)
     total = s.add(accumulator, term)
     update = total if absent is None else s.select(absent, accumulator, total)
     if not term.dtype.startswith("float"):
-        return Fold(name, s.const(0, term.dtype), update)
+        return Fold(name, s.const(0, term.dtype), update, bounded=bounded)
     return Fold(name, s.const(0, term.dtype), update, term, absent)
 
 

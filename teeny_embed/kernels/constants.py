@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from teeny_embed.graph.affine import dim
+from teeny_embed.graph.interval import elements_at
 from teeny_embed.graph.step import Buffer, Dims, Read, Step
 from teeny_embed.graph.types import TensorType
 from teeny_embed.target import Target
@@ -34,17 +33,6 @@ def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
     kind = TensorType(shape, read.buffer.type.dtype)
     buffer = Buffer(f"{read.buffer.name}.packed", kind, "constant", np.ascontiguousarray(packed))
     return Read(buffer, shape, tuple(dim(name) for name, _ in dims))
-
-
-def elements_at(read: Read, dims: Sequence[str], extents: Mapping[str, int]) -> npt.NDArray[Any]:
-    """The elements of the constant that `read` reads at every position of `dims`, row-major."""
-    flat, value = read.flat(), read.buffer.value
-    assert flat is not None and value is not None
-    positions = np.array(flat.constant)
-    for axis, name in enumerate(dims):
-        steps = flat.coefficient(name) * np.arange(extents[name])
-        positions = positions + steps.reshape((-1,) + (1,) * (len(dims) - 1 - axis))
-    return np.asarray(value.reshape(-1)[positions])
 
 
 def pack_constants(step: Step, target: Target) -> Step:

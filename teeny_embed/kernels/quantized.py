@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
-from teeny_embed.graph.interval import accumulator_interval
+from teeny_embed.graph.interval import Accumulator, accumulator_interval, elements_at
 from teeny_embed.graph.op import REGISTRY
 from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Output, Read, Schedule, Source, Step
 from teeny_embed.graph.types import TensorType
-from teeny_embed.kernels.constants import elements_at
 
 Table = npt.NDArray[Any]
 Pack = Callable[["Quantized"], "Packed | None"]
@@ -86,6 +85,8 @@ class Packed:
     """What C takes it for, such as "int8"; `scratch_bytes` is a multiple of its size."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    accumulator: Accumulator | None = None
+    """Set by `packed_for`."""
 
 
 # ---- Passes -------------------------------------------------------------------------------------------
@@ -142,8 +143,11 @@ def with_scratch(step: Step, packed: Packed) -> Step:
 
 def packed_for(step: Step, pack: Pack) -> Packed | None:
     """The kernel of the family `pack` for `step`, or None."""
-    quantized = recognize(step)
-    return pack(quantized) if quantized is not None else None
+    q = recognize(step)
+    packed = pack(q) if q is not None else None
+    if q is None or packed is None:
+        return None
+    return replace(packed, accumulator=Accumulator("int32", q.least, q.greatest))
 
 
 # ---- Recognising --------------------------------------------------------------------------------------
@@ -348,6 +352,8 @@ class _Axes:
         if np.abs(folded).max(initial=0) >= 1 << 31:
             return None
         least, greatest = accumulator_interval(weights, folded, -128, 127)
+        if not Accumulator("int32", least, greatest).fits:
+            return None
         extents = [sizes[a.out] if a.out else 1 for a in (self.rows, self.columns)]
         return Quantized(
             batch=sizes[self.batch] if self.batch else 1,

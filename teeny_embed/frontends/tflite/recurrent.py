@@ -222,14 +222,22 @@ def _features(op: Operation, x: Tensor) -> Tensor:
 
 
 def _over_time(op: Operation, state: Tensor, weights: Tensor, units: int) -> Tensor:
-    """The state's sums over time and rank; of integers the fused activation is ignored, as there."""
+    """The state's sums over time and rank; of integers the fused activation is ignored, as there.
+
+    Products of 16 bits fill TFLite Micro's int32, which then wraps: so they are products of int32 here, which
+    wrap by definition.
+    """
     bias = op.constant(3) if op.has_input(3) else np.zeros(units, weights.dtype)
     if state.dtype == "float32":
         y = call("conv", state, weights, groups=units)
         return activated(y + constant(bias), op.activation)
     info, weight_info, output = op.input_info(4), op.input_info(2), op.output_info()
     zero_points = info.zero_point, weight_info.zero_point
-    acc = call("conv", state, weights, groups=units, zero_points=zero_points, accumulator="int32")
+    if state.dtype == "int16":
+        operands = [x.astype("int32") - z for x, z in zip((state, weights), zero_points, strict=True)]
+        acc = call("conv", *operands, groups=units)
+    else:
+        acc = call("conv", state, weights, groups=units, zero_points=zero_points, accumulator="int32")
     scale = quotient(info.scale * weight_info.scale, output.scale, op.where)
     multipliers, shifts = quantize_multipliers(np.full(units, scale), op.where)
     return to_output(requantize(acc + constant(bias.astype(np.int32)), multipliers, shifts, "tflite"), output)

@@ -22,7 +22,7 @@ from teeny_embed.errors import DTypeError, ShapeError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, fixed
 from teeny_embed.graph.op import Attribute, Op, Sample, integers, register
-from teeny_embed.graph.step import Form, Operand, sum_fold
+from teeny_embed.graph.step import Fold, Form, Operand, sum_fold
 from teeny_embed.graph.tensor import Tensor, call
 from teeny_embed.graph.types import FLOAT, TOTALS, TensorType, broadcast, expect
 
@@ -115,6 +115,8 @@ WINDOW_ATTRIBUTES = {
     "padding": Attribute("(before, after) per spatial dim", check=_padding),
     "dilation": Attribute("distance of kernel positions, one per spatial dim", check=extents),
 }
+
+
 def _zero_points(value: Any) -> tuple[int, int]:
     first, second = integers(value)
     return first, second
@@ -160,6 +162,10 @@ class Product:
         wide = [s.cast(v, self.accumulator) for v in (a, b)]
         first, second = (v - z if z else v for v, z in zip(wide, self.zero_points, strict=True))
         return first * second
+
+    def sum(self, a: s.Scalar, b: s.Scalar, absent: s.Scalar | None = None) -> Fold:
+        """The sum of such terms; one of small integers must not overflow."""
+        return sum_fold("acc", self.term(a, b), absent, bounded=self.accumulator is not None)
 
 
 def _check_operands(x: TensorType, w: TensorType, groups: int) -> None:
@@ -211,7 +217,7 @@ def _conv_form(
         dims={"n": x.shape[0], **where.dims("o", out.shape[1:-1]), "g": groups, "oc": channels["oc"]},
         levels=[{**where.dims("k", w.shape[1:-1]), "ic": channels["ic"]}],
         reads={"x": Operand(0, x_index, x_shape), "w": Operand(1, w_index, w_shape)},
-        folds=[sum_fold("acc", Product(**product).term(s.var("x", x.dtype), s.var("w", w.dtype)))],
+        folds=[Product(**product).sum(s.var("x", x.dtype), s.var("w", w.dtype))],
         value=s.var("acc", out.dtype),
     )
 
@@ -235,8 +241,8 @@ def _input_grad_form(
     kernel = [dim("k" + n) for n in where.names]
     g_index = (dim("n"), *where.inverse(), dim("g"), dim("oc"))
     w_index = (dim("g"), dim("oc"), *kernel, dim("ic"))
-    term = Product(**product).term(s.var("g", g.dtype), s.var("w", w.dtype))
     absent = _zero("g", g.dtype) if g.is_float else None
+    total = Product(**product).sum(s.var("g", g.dtype), s.var("w", w.dtype), absent)
     return Form(
         dims={"n": g.shape[0], **where.dims("i", extents), "g": groups, "ic": channels["ic"]},
         levels=[{**where.dims("k", w.shape[1:-1]), "oc": channels["oc"]}],
@@ -244,8 +250,8 @@ def _input_grad_form(
             "g": Operand(0, g_index, _grouped(g.shape, g.rank - 1, groups)),
             "w": Operand(1, w_index, _grouped(w.shape, 0, groups)),
         },
-        folds=[sum_fold("acc", term, absent)],
-        value=s.var("acc", term.dtype),
+        folds=[total],
+        value=total.accumulator,
     )
 
 
@@ -402,12 +408,12 @@ def _matmul_form(a: TensorType, b: TensorType, absent: str, **product: Any) -> F
         "a": Operand(0, (*batch_index(a), dim("m"), dim("k"))),
         "b": Operand(1, (*batch_index(b), dim("k"), dim("n"))),
     }
-    term = Product(**product).term(s.var("a", a.dtype), s.var("b", b.dtype))
+    zero = _zero(absent, a.dtype) if absent else None
     return Form(
         dims={**batch, "m": a.shape[-2], "n": b.shape[-1]},
         levels=[{"k": a.shape[-1]}],
         reads=reads,
-        folds=[sum_fold("acc", term, absent=_zero(absent, a.dtype) if absent else None)],
+        folds=[Product(**product).sum(s.var("a", a.dtype), s.var("b", b.dtype), zero)],
         value=s.var("acc", out.dtype),
     )
 

@@ -41,6 +41,8 @@ class Buffer:
     variable: Variable | None = None
     origin: str = ""
     """Path of the node that an output was computed by; its name is what the caller knows."""
+    align_bytes: int = 0
+    """Of a constant that is loaded in vectors; 0 where its elements' own alignment is enough."""
 
     def __repr__(self) -> str:
         return f"{self.name}:{self.type}"

@@ -22,7 +22,7 @@ def packable(read: Read, sizes: Mapping[str, int]) -> bool:
     return all(i.in_range(extent, sizes) for i, extent in zip(index, read.shape, strict=True))
 
 
-def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
+def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int], align_bytes: int = 0) -> Read:
     """The constant that `read` reads, row-major over `dims`: at each dim's own position.
 
     `extents` are those of the step; where `dims` has more of a dim, zeros follow.
@@ -31,7 +31,8 @@ def packed_constant(read: Read, dims: Dims, extents: Mapping[str, int]) -> Read:
     packed = np.pad(elements, [(0, e - n) for (_, e), n in zip(dims, elements.shape, strict=True)])
     shape = tuple(e for _, e in dims)
     kind = TensorType(shape, read.buffer.type.dtype)
-    buffer = Buffer(f"{read.buffer.name}.packed", kind, "constant", np.ascontiguousarray(packed))
+    name, elements = f"{read.buffer.name}.packed", np.ascontiguousarray(packed)
+    buffer = Buffer(name, kind, "constant", elements, align_bytes=align_bytes)
     return Read(buffer, shape, tuple(dim(name) for name, _ in dims))
 
 

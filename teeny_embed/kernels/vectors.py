@@ -220,7 +220,7 @@ def _pack_along(step: Step, d: str, names: list[str], target: Target) -> list[St
         read = step.reads[name]
         dims = (*((n, e) for n, e in _dims_of(step, read) if n != d), (d, padded))
         if packable(read, step.sizes):
-            reads[name] = packed_constant(read, dims, step.sizes)
+            reads[name] = packed_constant(read, dims, step.sizes, target.vector_bytes)
             continue
         buffer = Buffer(f"{read.buffer.name}.packed", TensorType(tuple(e for _, e in dims)), "activation")
         packs.append(_pack_step(step, read, dims, buffer, extent != padded))

@@ -35,6 +35,16 @@ def _texts(module: str) -> dict[str, str]:
     return {head: text for head, _, text in blocks}
 
 
+@lru_cache(maxsize=1)
+def spellings() -> dict[str, list[tuple[str, str]]]:
+    """(preprocessor condition, body) of named functions for instruction sets that have a shorter one."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for block in fill("c/spellings.c.j2").split("----\n"):
+        name, condition, body = block.strip().split("\n", 2)
+        found.setdefault(name, []).append((condition, body))
+    return found
+
+
 def _conversions() -> list[dict[str, str]]:
     """Floats to integers: the bounds as the float sees them, and as the integer."""
     return [

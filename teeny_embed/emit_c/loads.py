@@ -11,6 +11,7 @@ from teeny_embed.emit_c.names import Names
 from teeny_embed.emit_c.scalar_printer import ScalarPrinter
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
+from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Read, Step, in_order
 from teeny_embed.kernels.tiles import Group, in_group
@@ -41,9 +42,9 @@ class Loads:
 
     def __init__(
         self, step: Step, limits: Limits, names: Names, module: str, pointers: Mapping[Buffer, str],
-        group: Group | None = None,
+        intervals: Intervals, group: Group | None = None,
     ) -> None:  # fmt: skip
-        self.step, self.limits, self.names = step, limits, names
+        self.step, self.limits, self.names, self.intervals = step, limits, names, intervals
         self.module, self.pointers, self.group = module, pointers, group
         self._known: Snapshot = {}
         written = {pointers[o.buffer] for o in step.outputs}
@@ -149,7 +150,7 @@ class Loads:
         for i, extent, stride in zip(read.index, read.shape, row_major(read.shape), strict=True):
             factor = "" if stride == 1 else f"{stride} * "
             if isinstance(i, Scalar):
-                printer = ScalarPrinter(self.module, known, self.temporary)
+                printer = ScalarPrinter(self.module, known, self.temporary, self.intervals)
                 (position,) = printer.print([i])
                 lines += printer.lines
                 parts.append(factor + position)

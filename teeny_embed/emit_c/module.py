@@ -18,10 +18,11 @@ from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
 from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, state_bytes, state_members
 from teeny_embed.errors import GraphError
 from teeny_embed.graph import scalar as s
-from teeny_embed.graph.interval import Accumulator, accumulator_of
+from teeny_embed.graph.interval import Accumulator, Intervals, accumulator_of, intervals
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Buffer, Read, Step
 from teeny_embed.kernels.choose import Choice
+from teeny_embed.kernels.integers import simplified
 from teeny_embed.kernels.quantized import Packed
 from teeny_embed.planner.plan import EntryPlan, Plan
 
@@ -150,13 +151,17 @@ class _Builder:
     def __init__(
         self, name: str, plan: Plan, choose: Callable[[Step], Choice], drawn: Collection[Variable]
     ) -> None:
-        self.name, self.plan, self.choose = name, plan, choose
+        self.name, self.plan = name, plan
+        steps = [step for e in plan.entries for step in e.schedule.steps]
+        self.choices = {step: choose(step) for step in steps}
+        self.intervals = {step: intervals(step) for step in steps if self.choices[step].packed is None}
+        self.printed = {step: simplified(step, known) for step, known in self.intervals.items()}
         self.member_names: dict[tuple[int, str, int, str], str] = {}
         self.members: dict[str, ArenaMember] = {}
         self.arena_names = Names(("bytes",))
         self.nodes: dict[Any, NodeFunction] = {}
         self.micro: dict[str, None] = {}
-        roots = [r for e in plan.entries for step in e.schedule.steps for r in _scalars(step)]
+        roots = [r for step in self.printed.values() for r in _scalars(step)]
         self.functions = s.functions_used([*roots, *map(drawn_element, drawn)])
         entries = [e.schedule.name for e in plan.entries]
         _check_entry_names(name, entries)
@@ -226,7 +231,7 @@ class _Builder:
 
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
         pointers = self._pointers(entry, step)
-        choice = self.choose(step)
+        choice = self.choices[step]
         accumulator = accumulator_of(step) if choice.packed is None else choice.packed.accumulator
         parts: tuple[Segment, ...] | ScatterNest | Packed
         text: Any
@@ -235,8 +240,9 @@ class _Builder:
             self.micro.update(dict.fromkeys(choice.packed.micro))
             text = (choice.packed.kernel, sorted(choice.packed.values.items()))
         else:
-            step, firsts = _from_first_element(step, entry) if choice.scatter is None else (step, {})
-            parts = self._body(step, choice, pointers)
+            printed = self.printed[step]
+            printed, firsts = _from_first_element(printed, entry) if choice.scatter is None else (printed, {})
+            parts = self._body(printed, choice, pointers, self.intervals[step])
             parameters = self._parameters(entry, step, pointers, firsts)
             text = parts
         key = repr(([p.declaration for p in parameters], text))
@@ -255,12 +261,12 @@ class _Builder:
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 
     def _body(
-        self, step: Step, choice: Choice, pointers: dict[Buffer, str]
+        self, step: Step, choice: Choice, pointers: dict[Buffer, str], known: Intervals
     ) -> tuple[Segment, ...] | ScatterNest:
         """What the kernel's template prints."""
         if choice.scatter is not None:
             return scatter_nest(step, choice.scatter, self.name, pointers, choice.lanes)
-        return segments(step, choice, self.name, pointers)
+        return segments(step, choice, self.name, pointers, known)
 
     def _finite(self, entry: EntryPlan, step: Step) -> str:
         for check in entry.schedule.checks:

@@ -18,6 +18,7 @@ from teeny_embed.emit_c.scalar_printer import ScalarPrinter, stored
 from teeny_embed.emit_c.vector_printer import VectorPrinter, in_vectors
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
+from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
@@ -50,12 +51,14 @@ class Segment:
     finish: list[str] = field(default_factory=list)
 
 
-def segments(step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str]) -> tuple[Segment, ...]:
-    """All parts of the output space, in order."""
+def segments(
+    step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str], intervals: Intervals
+) -> tuple[Segment, ...]:
+    """All parts of the output space, in order. `intervals` are those of the step."""
     parts = [_ranges(step, choice, d, extent) for d, extent in step.dims]
     names = [d for d, _ in step.dims]
     combinations = (dict(zip(names, c, strict=True)) for c in itertools.product(*parts))
-    return tuple(_Builder(step, choice, module, pointers, c).segment() for c in combinations)
+    return tuple(_Builder(step, choice, module, pointers, c, intervals).segment() for c in combinations)
 
 
 def _ranges(step: Step, choice: Choice, d: str, extent: int) -> list[Range]:
@@ -73,13 +76,14 @@ class _Builder:
 
     def __init__(
         self, step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str],
-        ranges: Mapping[str, Range],
+        ranges: Mapping[str, Range], intervals: Intervals,
     ) -> None:  # fmt: skip
+        self.intervals = intervals
         self.step, self.module, self.pointers, self.ranges = step, module, pointers, ranges
         self.vector = choice.vector
         names = Names((*pointers.values(), *step.sizes, "lane"))
         self.limits = Limits(step, ranges, names, self.vector.lanes if self.vector else 1)
-        self.loads = Loads(step, self.limits, names, module, pointers, choice.group)
+        self.loads = Loads(step, self.limits, names, module, pointers, intervals, choice.group)
         tiled = [d for d, r in ranges.items() if r.tile > 1 or r.blocks]
         offsets = itertools.product(*(ranges[d].offsets for d in tiled))
         self.positions: list[Offset] = [dict(zip(tiled, o, strict=True)) for o in offsets]
@@ -189,7 +193,7 @@ class _Builder:
 
     def _update(self, known: Values, accumulators: Values) -> list[str]:
         """One term added to the accumulators of one position."""
-        printer = ScalarPrinter(self.module, known, self.loads.temporary)
+        printer = ScalarPrinter(self.module, known, self.loads.temporary, self.intervals)
         plain = [f for f in self.step.folds if f.term is not None and (self.result.guard or f.absent is None)]
         plain = [f for f in plain if f.dtype.startswith("float")]  # integers wrap: their update says how
         terms = printer.print([f.term for f in plain if f.term is not None])
@@ -288,7 +292,7 @@ class _Builder:
 
     def _store(self, known: Mapping[Scalar, str], offset: Offset) -> None:
         """Computes and stores every output of one position; all values before the first store."""
-        printer = ScalarPrinter(self.module, known, self.loads.temporary)
+        printer = ScalarPrinter(self.module, known, self.loads.temporary, self.intervals)
         values = printer.print([o.value for o in self.step.outputs])
         lines = self.result.finish
         lines += printer.lines

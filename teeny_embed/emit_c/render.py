@@ -123,8 +123,8 @@ def tidy(text: str) -> str:
     depth, lines = 0, []
     for raw in text.split("\n"):
         line = raw.strip()
-        if line.startswith(("/*", "*", "#")) and depth == 0:
-            lines.append(raw)
+        if line.startswith("#") or (line.startswith(("/*", "*")) and depth == 0):
+            lines.append(line if depth else raw)
             continue
         if not line and depth:
             continue

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from teeny_embed.emit_c.helpers import spellings
 from teeny_embed.emit_c.literals import C_TYPES, literal
 from teeny_embed.graph import scalar as s
+from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar, ScalarFunction
 
 Text = tuple[str, int]
@@ -26,10 +28,20 @@ _WRAPPING = ("add", "subtract", "multiply", "negative", "shift_left")
 
 
 class ScalarPrinter:
-    """Prints expressions over given leaves. Values used more than once become constants in `lines`."""
+    """Prints expressions over given leaves. Values used more than once become constants in `lines`.
 
-    def __init__(self, module: str, leaves: Mapping[Scalar, str], temporary: Callable[[], str]) -> None:
+    `intervals` are what the leaves can be: signed arithmetic that cannot overflow is printed as it is.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        leaves: Mapping[Scalar, str],
+        temporary: Callable[[], str],
+        intervals: Intervals | None = None,
+    ) -> None:
         self.module = module
+        self._intervals = intervals if intervals is not None else Intervals({})
         self.lines: list[str] = []
         self._known: dict[Scalar, Text] = {leaf: (text, ATOM) for leaf, text in leaves.items()}
         self._temporary = temporary
@@ -114,7 +126,9 @@ class ScalarPrinter:
             return self._integer_division(node)
         if node.op == "negative" and dtype.startswith("float"):
             return f"-{self._at(node.args[0], ATOM)}", PREFIX
-        if dtype.startswith("int") and node.op in _WRAPPING and not _small(node):
+        if dtype in ("int32", "int64") and node.op in _WRAPPING and not self._intervals.wraps(node):
+            return self._exact(node)
+        if dtype.startswith("int") and node.op in _WRAPPING:
             return self._wrapping(node)
         if dtype in ("int8", "uint8", "int16", "uint16") and node.op != "select":
             return f"({C_TYPES[dtype]})({self._infix(node)[0]})", PREFIX
@@ -133,6 +147,21 @@ class ScalarPrinter:
         if node.op.startswith("shift") and right.op != "const":
             b = self._count(node)
         return f"{a} {symbol} {b}", precedence
+
+    def _exact(self, node: Scalar) -> Text:
+        """Signed arithmetic that does not overflow. C has no shift to the left of negative numbers."""
+        if node.op == "negative":
+            return f"-{self._at(node.args[0], ATOM)}", PREFIX
+        if node.op == "shift_left":
+            x, count = node.args
+            if count.op != "const":
+                return self._wrapping(node)
+            return self._infix(s.make("multiply", (x, s.const(1 << count.attr, node.dtype)), node.dtype))
+        if node.op == "add" and node.args[1].op == "const" and node.args[1].attr < 0:
+            return self._infix(
+                s.make("subtract", (node.args[0], s.const(-node.args[1].attr, node.dtype)), node.dtype)
+            )
+        return self._infix(node)
 
     def _wrapping(self, node: Scalar) -> Text:
         """Signed arithmetic through the unsigned type, where it wraps."""
@@ -175,21 +204,13 @@ def _width(node: Scalar) -> str:
     return "64" if "64" in node.dtype or "64" in node.args[0].dtype else ""
 
 
-def _small(node: Scalar) -> bool:
-    """Whether an int32 expression of positions and small constants cannot overflow."""
-    leaves = [n for n in s.walk([node]) if not n.args]
-    return node.dtype == "int32" and all(
-        n.op == "index" or (n.op == "const" and abs(n.attr) < 1 << 15) for n in leaves
-    )
-
-
 def stored(text: str, node: Scalar) -> str:
     """`text` as a value to keep: conditions become 0 or 1."""
     return f"({text}) ? 1u : 0u" if node.dtype == "bool" else text
 
 
 def function_definition(module: str, function: ScalarFunction) -> str:
-    """A named function as C."""
+    """A named function as C; where an instruction set has a spelling of its own, with that before it."""
     numbers = iter(range(1 << 20))
     names = {p: p.attr for p in function.parameters}
     printer = ScalarPrinter(module, names, lambda: f"t{next(numbers)}")
@@ -198,5 +219,9 @@ def function_definition(module: str, function: ScalarFunction) -> str:
     ulp = f" Worst error over all inputs: {function.max_ulp} ulp." if function.max_ulp else ""
     lines = [f"/* {function.summary}.{ulp} */"]
     lines += [f"TE_SCALAR static {C_TYPES[function.dtype]} {module}_{function.name}({parameters})", "{"]
-    lines += [*printer.lines, f"return {stored(result, function.body)};", "}"]
-    return "\n".join(lines)
+    body = [*printer.lines, f"return {stored(result, function.body)};"]
+    for number, (condition, spelling) in enumerate(spellings().get(function.name, [])):
+        lines += [f"#{'elif' if number else 'if'} {condition}", *spelling.split("\n")]
+    if function.name in spellings():
+        body = ["#else", *body, "#endif"]
+    return "\n".join([*lines, *body, "}"])

@@ -2,8 +2,8 @@
 
 An `Interval` is a pair of arrays, least and greatest, both included. They have an axis for each dim of a
 step, of extent 1 where nothing depends on it: constants are known element by element, so the sums of a
-convolution are known filter by filter. Values of 64 bits, and what could leave int64 on the way, are Python's
-own integers.
+convolution are known filter by filter. What depends on no dim has one element. Values of 64 bits, and what
+could leave int64 on the way, are Python's own integers.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _kind(dtype: str) -> Any:
 
 
 def _stored(dtype: str, low: Any, high: Any) -> Interval:
-    return np.asarray(low).astype(_kind(dtype)), np.asarray(high).astype(_kind(dtype))
+    ends = (np.atleast_1d(np.asarray(end)).astype(_kind(dtype)) for end in (low, high))
+    return next(ends), next(ends)
 
 
 def _anything(dtype: str) -> Interval:
@@ -241,6 +242,19 @@ def _extremum(condition: Scalar, a: Scalar, b: Scalar) -> Callable[[Any, Any], A
     return np.minimum if condition.args[0] is a else np.maximum
 
 
+def bound(node: Scalar) -> tuple[Scalar, int, int] | None:
+    """(x, low, high) where int32 `node` is x, but at least `low` or at most `high`, a constant."""
+    if node.op != "select" or node.dtype != "int32":
+        return None
+    extremum = _extremum(*node.args)
+    numbers = [a for a in node.args[1:] if a.op == "const"]
+    if extremum is None or len(numbers) != 1:
+        return None
+    x = node.args[2] if numbers[0] is node.args[1] else node.args[1]
+    low, high = limits("int32")
+    return (x, low, numbers[0].attr) if extremum is np.minimum else (x, numbers[0].attr, high)
+
+
 _COMPARISONS = ("less", "less_equal", "equal", "not_equal")
 _RULES: dict[str, Rule] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
@@ -288,8 +302,8 @@ def _read(step: Step, read: Read, dims: Sequence[str]) -> Interval:
     used = {d for r in step.reads.values() if r.buffer.kind == "constant" for d in r.dims()}
     if inside and read.flat() is not None and prod(step.sizes[d] for d in used) <= MOST_ELEMENTS:
         extents = {d: e if d in read.dims() else 1 for d, e in step.sizes.items()}
-        elements = elements_at(read, dims, extents).astype(_kind(dtype))
-        return elements, elements
+        elements = elements_at(read, dims, extents)
+        return _stored(dtype, elements, elements)
     ends = [int(value.min()), int(value.max())]
     ends += [int(read.fill.attr)] if read.fill is not None else []
     return _stored(dtype, min(ends), max(ends))
@@ -330,7 +344,7 @@ def _sum(step: Step, ends: Any) -> Array:
     """Over all fold dims, of which every term exists."""
     total = np.asarray(ends)
     for axis, (_, extent) in enumerate(step.fold_dims, len(step.dims)):
-        if total.ndim and total.shape[axis] == extent:
+        if axis < total.ndim and total.shape[axis] == extent:
             total = total.sum(axis=axis, keepdims=True)
         else:
             total = np.asarray(total * extent)

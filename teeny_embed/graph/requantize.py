@@ -60,3 +60,39 @@ RULES = {
 """By name. "tflite" is what TFLite Micro computes in every operator with int32 accumulators (gemmlowp's
 SaturatingRoundingDoublingHighMul, then RoundingDivideByPOT), "tflite_wide" with int64 accumulators (16-bit
 activations); "tflite_single" is LiteRT's reference FULLY_CONNECTED."""
+
+
+# ---- Cheaper forms, for operands that are known to be small ------------------------------------------------
+
+
+def _high_product(x: Scalar, y: Scalar) -> Scalar:
+    product = s.cast(x, "int64") * s.cast(y, "int64")
+    carry = s.shift_right(s.cast(product, "uint32"), s.const(31, "uint32"))
+    return s.cast(s.shift_right(product, s.const(32, "int64")), "int32") + s.cast(carry, "int32")
+
+
+high_product = define(
+    "high_product", "x y 2^-32 rounded to the nearest, ties up", _high_product, "int32", "int32"
+)
+"""What rule "tflite" computes first, of twice its accumulator: one instruction on many cores."""
+
+
+def rounded_shift(x: Scalar, places: Scalar, negative: bool) -> Scalar:
+    """x 2^-places rounded to the nearest, ties away from zero; |x| < 2^30, 1 <= places <= 31.
+
+    `negative` says whether x may be: then a tie is one less than what rounding up would take for one.
+    """
+    half = s.shift_left(s.const(1, "int32"), places - 1)
+    if places.op == "const":
+        half = s.const(1 << (places.attr - 1), "int32")
+    below = x + s.shift_right(x, s.const(31, "int32")) if negative else x
+    return s.shift_right(below + half, places)
+
+
+def _saturate_int8(x: Scalar) -> Scalar:
+    low, high = s.const(-128, "int32"), s.const(127, "int32")
+    most = s.select(s.less_equal(x, high), x, high)
+    return s.cast(s.select(s.less_equal(low, most), most, low), "int8")
+
+
+saturate_int8 = define("saturate_int8", "the nearest int8", _saturate_int8, "int32")

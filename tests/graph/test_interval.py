@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import teeny_embed as te
+from support.expressions import ENDS, INTERVALS, LEAVES, random_expression, values_between
 from support.quantized import clamped, number, quantized_conv, table
 from teeny_embed.api import Program
 from teeny_embed.graph import scalar as s
@@ -26,9 +27,6 @@ from teeny_embed.graph.step import Step
 from teeny_embed.graph.tensor import Tensor, call, input, trace
 from teeny_embed.kernels.quantized import recognize
 
-ENDS: dict[str, tuple[int, int]] = {"x": (-128, 127), "y": (0, 255), "z": (-(2**31), 2**31 - 1), "w": (3, 9)}
-LEAVES = {n: s.var(n, "int32") for n in ENDS}
-
 
 def steps(function: Any, *inputs: Tensor) -> tuple[Step, ...]:
     program = Program("net", infer=trace(function, *inputs))
@@ -38,44 +36,18 @@ def steps(function: Any, *inputs: Tensor) -> tuple[Step, ...]:
 # ---- Expressions ----------------------------------------------------------------------------------------
 
 
-def random_expression(rng: np.random.Generator, depth: int) -> s.Scalar:
-    """An int32 expression of the leaves."""
-    if depth == 0:
-        return (
-            rng.choice(list(LEAVES.values()))
-            if rng.random() < 0.7
-            else s.const(int(rng.integers(-9, 300)), "int32")
-        )
-    a, b, c, d = (random_expression(rng, depth - 1) for _ in range(4))
-    places = s.const(int(rng.integers(0, 31)), "int32")
-    made = [
-        a + b, a - b, a * b, s.negative(a), s.shift_left(a, places), s.shift_right(a, places),
-        s.bit_and(a, b), s.bit_or(a, b), s.divide(a, s.const(7, "int32")), s.remainder(a, s.const(7, "int32")),
-        s.select(s.less(a, b), a, b), s.select(s.less(a, b), b, a), s.select(s.less_equal(a, b), c, d),
-        s.select(s.logical_or(s.equal(a, b), s.logical_not(s.less(c, d))), a, d),
-        s.cast(s.cast(a, "int8"), "int32"), s.cast(s.cast(a, "uint16"), "int32"),
-        s.cast(s.shift_right(s.cast(a, "int64") * s.cast(b, "int64"), s.const(31, "int64")), "int32"),
-    ]  # fmt: skip
-    return made[int(rng.integers(len(made)))]
-
-
 def test_every_value_lies_in_its_interval() -> None:
     rng = np.random.default_rng(1)
-    known = {LEAVES[n]: (np.asarray(low), np.asarray(high)) for n, (low, high) in ENDS.items()}
-    values = {LEAVES[n]: rng.integers(low, high + 1, 300).astype(np.int32) for n, (low, high) in ENDS.items()}
-    for leaf, ends in known.items():
-        values[leaf][:2] = [int(ends[0]), int(ends[1])]
-        rng.shuffle(values[leaf])
+    values = values_between(rng, 300)
     for _ in range(400):
         root = random_expression(rng, 3)
         found = s.evaluate(root, values)
-        low, high = Intervals(known).of(root)
+        low, high = Intervals(INTERVALS).of(root)
         assert low <= found.min() and found.max() <= high, root
 
 
 def test_what_does_not_wrap_is_the_exact_result() -> None:
     rng = np.random.default_rng(2)
-    known = {LEAVES[n]: (np.asarray(low), np.asarray(high)) for n, (low, high) in ENDS.items()}
     exact = {
         "add": int.__add__,
         "subtract": int.__sub__,
@@ -88,7 +60,7 @@ def test_what_does_not_wrap_is_the_exact_result() -> None:
         for first, second in np.ndindex(len(ENDS), len(ENDS)):
             a, b = list(LEAVES)[first], list(LEAVES)[second]
             node = s.make(op, (LEAVES[a], LEAVES[b]), "int32")
-            if Intervals(known).wraps(node):
+            if Intervals(INTERVALS).wraps(node):
                 continue
             proven += 1
             assert all(-(2**31) <= compute(x, y) < 2**31 for x in values[a] for y in values[b] if x >= -128)

@@ -99,8 +99,7 @@ TE_SCALAR static float tiny_log(float x)
 {
     const uint32_t t0 = tiny_bits(x);
     const uint32_t t1 = ((t0 < 8388608u) ? tiny_bits(x * 0x1p+23f) : t0) + 4913933u;
-    const float t2 = (float)(int32_t)((uint32_t)(int32_t)(t1 >> 23u) - (uint32_t)((t0 < 8388608u) ?
-        150 : 127));
+    const float t2 = (float)((int32_t)(t1 >> 23u) - ((t0 < 8388608u) ? 150 : 127));
     const float t3 = tiny_from_bits((t1 & 8388607u) + 1060439283u) - 1.0f;
     const float t4 = t3 / (2.0f + t3);
     const float t5 = t4 * t4;

@@ -1,0 +1,172 @@
+"""Integer arithmetic in cheaper forms that give the same bits, where intervals prove that they do.
+
+Requantisation becomes a high product of the doubled accumulator and a rounded shift; zero points move into
+constants that are added anyway; what cannot exceed a bound is not compared with it. The steps stay what
+they are (reads, outputs, folds, and the formula that people see): only what is printed differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from teeny_embed.graph import scalar as s
+from teeny_embed.graph.interval import Intervals, bound
+from teeny_embed.graph.requantize import RULES, high_product, rounded_shift, saturate_int8
+from teeny_embed.graph.scalar import Scalar
+from teeny_embed.graph.step import Output, Step
+
+HALF_RANGE = 1 << 30
+
+
+def simplified(step: Step, known: Intervals) -> Step:
+    """`step` with its integer arithmetic simplified; `known` are its `intervals`."""
+    simplify = _Simplifier(known)
+    folds = tuple(replace(f, update=simplify(f.update)) if f.term is None else f for f in step.folds)
+    return replace(
+        step, folds=folds, outputs=tuple(Output(o.buffer, simplify(o.value)) for o in step.outputs)
+    )
+
+
+def simplified_scalar(root: Scalar, known: Intervals) -> Scalar:
+    """The same for one expression over leaves with known intervals."""
+    return _Simplifier(known)(root)
+
+
+class _Simplifier:
+    """Expressions rewritten from their leaves upwards."""
+
+    def __init__(self, known: Intervals) -> None:
+        self._known = known
+        self._done: dict[Scalar, Scalar] = {}
+
+    def __call__(self, root: Scalar) -> Scalar:
+        for node in s.walk([root]):
+            if node not in self._done:
+                self._done[node] = self._node(node, tuple(self._done[a] for a in node.args))
+        return self._done[root]
+
+    def _node(self, node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+        if node.op == "call" and node.attr is RULES["tflite"]:
+            found = self._requantized(*args)
+            if found is not None:
+                return found
+        elif node.dtype == "int32" and node.op in ("add", "subtract", "shift_left"):
+            return self._int32(node.op, *args)
+        elif node.op == "cast" and node.dtype == "int8" and args[0].dtype == "int32":
+            return self._saturated(args[0])
+        if all(a is b for a, b in zip(args, node.args, strict=True)):
+            return node
+        return s.select(*args) if node.op == "select" else s.make(node.op, args, node.dtype, node.attr)
+
+    # ---- Sums and shifts: these are equal modulo 2^32, so nothing needs to be proven
+
+    def _int32(self, op: str, a: Scalar, b: Scalar) -> Scalar:
+        if op == "shift_left":
+            return _shifted(a, b.attr) if b.op == "const" and 0 <= b.attr < 31 else s.shift_left(a, b)
+        if op == "subtract":
+            return self._plus(a, -b.attr) if b.op == "const" else a - b
+        (first, m), (second, n) = _constant_apart(a), _constant_apart(b)
+        if first is None or second is None:
+            return self._plus(a, n) if second is None else self._plus(b, m)
+        return self._plus(first + second, m + n)
+
+    def _plus(self, x: Scalar, number: int) -> Scalar:
+        """x + number: one addition for all constants, before a shift to the right where there is one."""
+        inner, own = _constant_apart(x)
+        if inner is None:
+            return s.const(own + number, "int32")
+        number += own
+        if inner.op == "shift_right" and inner.args[1].op == "const":
+            sum_, places = inner.args
+            before, first = _constant_apart(sum_)
+            if before is not None and first:
+                merged = before + (first + (number << places.attr))
+                if not self._known.wraps(sum_) and not self._known.wraps(merged):
+                    return s.shift_right(merged, places)
+        return inner + number if s.const(number, "int32").attr else inner
+
+    # ---- Requantisation
+
+    def _requantized(self, x: Scalar, multiplier: Scalar, shift: Scalar) -> Scalar | None:
+        """Rule "tflite" of an accumulator that is known to be small, by one scale or only to the right."""
+        least, greatest = self._known.of(shift)
+        if least < -31 or (greatest >= 0 and least != greatest):
+            return None
+        left = max(0, least)
+        low, high = self._known.of(x)
+        if max(-low, high) << left >= HALF_RANGE:
+            return None
+        product = self._high_product(_shifted(x, left + 1), multiplier)
+        if least >= 0:
+            return product
+        places = s.const(-least, "int32") if least == greatest else s.negative(shift)
+        return rounded_shift(product, places, self._known.of(product)[0] < 0)
+
+    def _high_product(self, x: Scalar, multiplier: Scalar) -> Scalar:
+        """By a power of two it is a rounded shift, which a multiple does without rounding."""
+        if multiplier.op != "const" or multiplier.attr.bit_count() != 1:
+            return high_product(x, multiplier)
+        places = 33 - multiplier.attr.bit_length()
+        inner, number = _constant_apart(x)
+        if inner is not None and inner.op == "shift_left" and inner.args[1].op == "const":
+            finer = inner.args[1].attr - places
+            if finer >= 0 and number % (1 << places) == 0 and not self._known.wraps(x):
+                return self._plus(_shifted(inner.args[0], finer), number >> places)
+        rounded = x + (1 << (places - 1))
+        if self._known.wraps(rounded):
+            return high_product(x, multiplier)
+        return s.shift_right(rounded, s.const(places, "int32"))
+
+    # ---- Clamps
+
+    def _saturated(self, x: Scalar) -> Scalar:
+        """x as int8: what clamps it to that range is one function, a bound that it cannot pass is none."""
+        inner, low, high = x, -(1 << 31), (1 << 31) - 1
+        while (found := bound(inner)) is not None:
+            inner, at_least, at_most = found
+            low, high = max(low, at_least), min(high, at_most)
+        least, greatest = self._known.of(inner)
+        if low > high or low < -128 or high > 127:
+            return s.cast(x, "int8")
+        below, above = least < low, greatest > high
+        if not (below or above):
+            return s.cast(inner, "int8")
+        own_low, own_high = below and low > -128, above and high < 127
+        if own_low and own_high:
+            return s.cast(x, "int8")
+        if not (own_low or own_high):
+            return saturate_int8(inner)
+        inside = s.cast(saturate_int8(inner), "int32") if below and above else inner
+        return s.cast(_at_least(inside, low) if own_low else _at_most(inside, high), "int8")
+
+
+def _constant_apart(x: Scalar) -> tuple[Scalar | None, int]:
+    """x as (y, number) with x = y + number; y None for a constant."""
+    if x.op == "const":
+        return None, x.attr
+    if x.op == "add" and x.args[1].op == "const":
+        return x.args[0], x.args[1].attr
+    return x, 0
+
+
+def _shifted(x: Scalar, places: int) -> Scalar:
+    """x 2^places as one shift and one addition."""
+    if places == 0:
+        return x
+    inner, number = _constant_apart(x)
+    if inner is None:
+        return s.const(number << places, "int32")
+    if inner.op == "shift_left" and inner.args[1].op == "const" and inner.args[1].attr + places < 32:
+        inner, places_inside = inner.args[0], inner.args[1].attr + places
+    else:
+        places_inside = places
+    shifted = s.shift_left(inner, s.const(places_inside, "int32"))
+    return shifted + (number << places) if number else shifted
+
+
+def _at_least(x: Scalar, low: int) -> Scalar:
+    return s.select(s.less_equal(s.const(low, "int32"), x), x, low)
+
+
+def _at_most(x: Scalar, high: int) -> Scalar:
+    return s.select(s.less_equal(x, s.const(high, "int32")), x, high)

@@ -13,6 +13,7 @@ from support.data import Array, Digits
 from support.nets import CASES, Case
 from support.runs import assert_equal_bits
 from teeny_embed import target as targets
+from teeny_embed.api.building import IO
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.canonicalize import canonicalize, drop_identities, fold_constants
 from teeny_embed.graph.fuse import fuse
@@ -24,6 +25,7 @@ from teeny_embed.graph.step import Buffer, Schedule
 from teeny_embed.kernels.choose import prepare
 from teeny_embed.planner.order import orders
 from teeny_embed.planner.plan import EntryPlan, plan
+from teeny_embed.planner.storage import in_arena
 
 STEPS = 2
 TARGETS = [targets.load(name) for name in ("host", "cortex-m4f")]
@@ -94,6 +96,8 @@ class SharedMemory(dict[Buffer, Array]):
         self._arena = np.full(entry.arena_bytes, 0xFF, np.uint8)  # read as floats, NaN
         self._outside = {b: np.zeros(b.type.shape, b.type.dtype) for b in entry.schedule.buffers()}
         self._outside |= {buffer: value.copy() for buffer, value in given.items()}
+        for buffer in entry.schedule.inputs:
+            self[buffer] = given[buffer]
 
     def __getitem__(self, buffer: Buffer) -> Array:
         root = self._entry.storage[buffer]
@@ -112,21 +116,21 @@ def test_fusion_order_kernels_and_shared_memory_change_no_bit(case: Case, mnist:
         expected = computed(schedule, case, mnist)
         fused = fuse(schedule)
         assert len(fused.steps) < len(schedule.steps)
-        for number, steps in enumerate(orders(fused)):
+        for number, steps in enumerate(orders(fused, in_arena(fused))):
             found = computed(replace(fused, steps=steps), case, mnist)
             assert_equal_results(found, expected, f"{entry}, order {number}")
-        for target in TARGETS:
-            (planned,) = plan([prepare(fused, target)]).entries
+        for target, io in itertools.product(TARGETS, IO):
+            (planned,) = plan([prepare(fused, target)], io).entries
             found = computed(planned.schedule, case, mnist, planned)
-            assert_equal_results(found, expected, f"{entry} for {target.name}")
+            assert_equal_results(found, expected, f"{entry} for {target.name}, io={io}")
 
 
 # ---- What holds for every plan ------------------------------------------------------------------------
 
 
 def entries(case: Case) -> Iterator[EntryPlan]:
-    for target in TARGETS:
-        yield from plan([prepare(fuse(schedule), target) for schedule in lowered(case).values()]).entries
+    for target, io in itertools.product(TARGETS, IO):
+        yield from plan([prepare(fuse(schedule), target) for schedule in lowered(case).values()], io).entries
 
 
 @CASE
@@ -153,12 +157,25 @@ def test_values_that_are_live_together_share_no_byte(case: Case) -> None:
 
 
 @CASE
+def test_in_an_arena_with_io_inputs_live_from_the_start_and_outputs_to_the_end(case: Case) -> None:
+    for entry in (e for e in entries(case) if any(b in e.offsets for b in e.schedule.outputs)):
+        lifetimes = {b.name: b for b in entry.problem.buffers}
+        steps = len(entry.schedule.steps)
+        for buffers, step in ((entry.schedule.inputs, 0), (entry.schedule.outputs, steps - 1)):
+            for buffer in buffers:
+                root = entry.storage[buffer]
+                assert (root in entry.offsets) == (buffer.type.shape != ())
+                assert root not in entry.offsets or lifetimes[entry.names[root]].is_live_at(step)
+
+
+@CASE
 def test_nothing_is_written_that_the_caller_or_the_flash_owns(case: Case) -> None:
     for entry in entries(case):
         versions = {value for _, value in entry.schedule.assigns}
         for step in entry.schedule.steps:
             for buffer in step.buffers_written():
-                assert entry.storage[buffer].kind in ("activation", "output") or buffer in versions
+                root = entry.storage[buffer]
+                assert root.kind in ("activation", "output") or root in entry.offsets or buffer in versions
 
 
 @CASE

@@ -28,6 +28,8 @@ from teeny_embed.target import Target
 
 FLOATS = ("exact", "fast")
 """How float results are rounded."""
+IO = ("caller", "arena")
+"""Where inputs and outputs lie."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +61,15 @@ def build(
     dims: Mapping[str, int] | None = None,
     init: Init = "const",
     float: str = "exact",
+    io: str = "caller",
 ) -> Build:
     """Emits C for `target` (a CPU or board name) into the directory `out` (`build/NAME` if not given).
 
     `dims` gives named extents a number: {"N": 8}. `init` says how `reset` sets parameters: "const" copies
     them from flash, "seed" draws those that were drawn here on the device; or one of both by name.
     `float` is "exact" (the bits of NumPy) or "fast": a product may be added without being rounded.
+    `io` is "caller" (inputs and outputs are passed) or "arena": those of rank > 0 lie in the arena, where
+    they share memory with what is live at other times.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError
     (also where an accumulator of quantised operands could overflow).
@@ -74,6 +79,8 @@ def build(
         raise GraphError(f"a {type(program).__name__} is no Program", hint=hint)
     if float not in FLOATS:
         raise GraphError(f"float={float!r} is none of {', '.join(FLOATS)}")
+    if io not in IO:
+        raise GraphError(f"io={io!r} is none of {', '.join(IO)}")
     found = targets.load(target)
     program = program.bind(dims or {})
     check_finite(program)
@@ -82,7 +89,7 @@ def build(
     schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
     for schedule in schedules:
         check_accumulators(schedule)
-    planned = plan([prepare(schedule, found) for schedule in schedules])
+    planned = plan([prepare(schedule, found) for schedule in schedules], io)
     module = build_module(program.name, planned, lambda step: choose(step, found), drawn)
     _check_fit(found, planned, module)
     identity = _identity(program, found, float)

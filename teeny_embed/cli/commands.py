@@ -20,6 +20,7 @@ from rich.table import Table
 
 from teeny_embed import api
 from teeny_embed import target as targets
+from teeny_embed.api.building import IO
 from teeny_embed.api.initial import KINDS
 from teeny_embed.api.samples import draw, generator, matching, read_vectors, samples
 from teeny_embed.cli import demo as digits_demo
@@ -91,6 +92,10 @@ _model_options = _options(
         "--float", "float_", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
         help="Exact: the bits of NumPy. Fast: products and sums may be fused.",
     ),
+    click.option(
+        "--io", type=click.Choice(IO), default="caller", show_default=True,
+        help="Where inputs and outputs lie: in the caller's memory, or in the arena.",
+    ),
 )  # fmt: skip
 _random = _options(
     click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
@@ -110,9 +115,10 @@ def _model(command: Command) -> Command:
         init: str,
         rounding: str,
         float_: str,
+        io: str,
         **options: Any,
     ) -> Any:
-        return command(Model(model, target, name, extents(dims), init, rounding, float_), **options)
+        return command(Model(model, target, name, extents(dims), init, rounding, float_, io), **options)
 
     return _model_options(with_model)
 

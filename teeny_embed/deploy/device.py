@@ -19,6 +19,7 @@ from teeny_embed.deploy.runner import (
     state_from_bytes,
     state_into_bytes,
 )
+from teeny_embed.deploy.status import OK
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.errors import DeviceError
 
@@ -82,7 +83,11 @@ class DeviceRunner(ClosingContext):
         declared = self.interface.entry_points[index]
         payload = b"".join(array.tobytes() for array in input_arrays(declared, inputs).values())
         status, answer = self._ask(f"call {index}", payload, doing=f"call {entry}")
-        return status, self._outputs(entry, output_arrays(declared), answer)
+        outputs = self._outputs(entry, output_arrays(declared), answer)
+        for argument in declared.arguments if status != OK else ():
+            if argument.name in outputs and argument.offset_bytes is not None:
+                outputs[argument.name][...] = 0  # the arena holds anything
+        return status, outputs
 
     def read_state(self) -> dict[str, Array]:
         """See `Runner.read_state`."""

@@ -65,15 +65,22 @@ def render(interface: Interface, board: Board, out_directory: Path) -> None:
 
 
 def _entry(entry: EntryPoint, first_mark: int) -> dict[str, Any]:
-    members = {argument: f"argument{index}" for index, argument in enumerate(entry.arguments)}
+    members = {argument: f"argument{index}" for index, argument in enumerate(entry.passed)}
     calls = [f"io.{entry.name}.{name}" + ("[0]" if a.by_value else "") for a, name in members.items()]
+
+    def block(argument: Argument) -> str:
+        if argument.offset_bytes is None:
+            place = f"io.{entry.name}.{members[argument]}"
+            return f"{place}, sizeof {place}"
+        return f"&arena.bytes[{argument.offset_bytes}], {argument.count}u * sizeof({_c_type(argument)})"
+
     return {
         "name": entry.name,
         "first_mark": first_mark,
         "blocks": [f"{_c_type(argument)} {name}[{argument.count}]" for argument, name in members.items()],
         "call_arguments": ", ".join(["&context", *calls]),
-        "inputs": [name for argument, name in members.items() if argument.direction == "in"],
-        "outputs": [name for argument, name in members.items() if argument.direction == "out"],
+        "inputs": [block(argument) for argument in entry.arguments if argument.direction == "in"],
+        "outputs": [block(argument) for argument in entry.arguments if argument.direction == "out"],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from teeny_embed.deploy.runner import (
     state_from_bytes,
     state_into_bytes,
 )
+from teeny_embed.deploy.status import OK
 from teeny_embed.emit_c.interface import EntryPoint, Interface
 from teeny_embed.emit_c.literals import C_TYPES
 from teeny_embed.errors import DeviceError, ToolError
@@ -72,10 +73,15 @@ class HostLibrary(ClosingContext):
         arrays = input_arrays(declared, inputs)
         outputs = output_arrays(declared)
         self._arena.bytes[:] = ARENA_GARBAGE
+        for argument, place in self._slots(declared, arrays):
+            place[...] = arrays[argument]
         status = self._invoke(entry, *_arguments(declared, arrays | outputs))
         for block, name in ((self._state, "state"), (self._arena, "arena")):
             if not block.is_intact():
                 raise DeviceError(f"{self.interface.name}_{entry} wrote outside of its {name}")
+        if status == OK:
+            for argument, place in self._slots(declared, outputs):
+                outputs[argument][...] = place
         return status, outputs
 
     def read_state(self) -> dict[str, Array]:
@@ -89,6 +95,12 @@ class HostLibrary(ClosingContext):
 
     def close(self) -> None:
         """See `Runner.close`. The library stays loaded until Python ends: ctypes cannot unload it."""
+
+    def _slots(self, entry: EntryPoint, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+        """Those of `arrays` that lie in the arena, by name, as views of it."""
+        for a in entry.arguments:
+            if a.name in arrays and a.offset_bytes is not None:
+                yield a.name, np.ndarray(a.shape, a.dtype, self._arena.bytes.data, a.offset_bytes)
 
     def _initialize(self) -> None:
         blocks = (self._state, self._arena) if self.interface.state_bytes else (self._arena,)
@@ -135,7 +147,7 @@ def _functions(
 def _check_parameters(model: str, entry: EntryPoint, declared: declarations.Declarations) -> None:
     symbol = f"{model}_{entry.name}"
     found = declared.functions.get(symbol, ())[1:]  # after the context
-    expected = [(C_TYPES[a.dtype], not a.by_value) for a in entry.arguments]
+    expected = [(C_TYPES[a.dtype], not a.by_value) for a in entry.passed]
     if [(_c_type(p.scalar), p.by_address) for p in found] != expected:
         raise ToolError(f"{symbol} has other parameters than its interface", where=f"{model}.h")
 
@@ -148,5 +160,5 @@ def _arguments(entry: EntryPoint, arrays: Mapping[str, Array]) -> list[Any]:
     """Scalars by value, arrays by address."""
     return [
         arrays[argument.name].item() if argument.by_value else arrays[argument.name].ctypes.data
-        for argument in entry.arguments
+        for argument in entry.passed
     ]

@@ -12,7 +12,10 @@ from math import prod
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an entry point. Rank-0 inputs are passed by value, all else by pointer."""
+    """One argument of an entry point. Rank-0 inputs are passed by value, all else by pointer.
+
+    What lies in the arena is not passed: the caller fills it or reads it there.
+    """
 
     name: str
     dtype: str
@@ -20,6 +23,8 @@ class Argument:
     shape: tuple[int, ...]
     direction: str
     """"in" or "out"."""
+    offset_bytes: int | None = None
+    """Where in the arena it lies; None: where the caller says."""
 
     @property
     def by_value(self) -> bool:
@@ -32,12 +37,17 @@ class Argument:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """`te_status_t NAME_<name>(const NAME_ctx_t *ctx, <arguments in order>)`."""
+    """`te_status_t NAME_<name>(const NAME_ctx_t *ctx, <arguments that are passed, in order>)`."""
 
     name: str
     arguments: tuple[Argument, ...]
     node_names: tuple[str, ...]
     """C functions that it calls, in order; NAME_AFTER_NODE(ctx, i) runs after the i-th."""
+
+    @property
+    def passed(self) -> tuple[Argument, ...]:
+        """The arguments that do not lie in the arena."""
+        return tuple(a for a in self.arguments if a.offset_bytes is None)
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,17 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """A macro that says where in the arena an argument lies."""
+
+    macro: str
+    offset: int
+    member: str
+    use: str
+    """ "read by infer" """
+
+
+@dataclass(frozen=True)
 class Module:
     """Everything the templates print."""
 
@@ -128,6 +139,7 @@ class Module:
     nodes: tuple[NodeFunction, ...]
     entries: tuple[Entry, ...]
     counts: tuple[Count, ...]
+    slots: tuple[Slot, ...]
     constant_bytes: int
 
 
@@ -168,6 +180,7 @@ class _Builder:
         self.names = Names((*OWN_NAMES, *helpers.names(), *entries, *(f.name for f in self.functions)))
         self.argument_names = {b: n for e in plan.entries for b, n in argument_names(e.schedule).items()}
         self.counts: dict[str, Count] = {}
+        self.slots: dict[str, Slot] = {}
         self.tables = Tables(name, self.names)
         self.state = state_members(name, _variables(plan), drawn, self.tables)
         self.state_of = {m.field.name: m.name for m in self.state}
@@ -184,8 +197,8 @@ class _Builder:
         return Module(
             self.name, interface, tuple(self.members.values()), self.state, tables,
             tuple(function_definition(self.name, f) for f in self.functions), tuple(self.micro),
-            tuple(self.nodes.values()),
-            entries, tuple(self.counts.values()), sum(t.size_bytes for t in tables),
+            tuple(self.nodes.values()), entries, tuple(self.counts.values()), tuple(self.slots.values()),
+            sum(t.size_bytes for t in tables),
         )  # fmt: skip
 
     # ---- Entry points
@@ -193,24 +206,41 @@ class _Builder:
     def _entry(self, entry: EntryPlan) -> Entry:
         schedule = entry.schedule
         names = self.argument_names
-        arguments = [Argument(names[b], b.type.dtype, b.type.shape, "in") for b in schedule.inputs]
-        arguments += [Argument(names[b], b.type.dtype, b.type.shape, "out") for b in schedule.outputs]
+        arguments = [self._argument(entry, b, "in") for b in schedule.inputs]
+        arguments += [self._argument(entry, b, "out") for b in schedule.outputs]
+        interface = EntryPoint(schedule.name, tuple(arguments), ())
         calls = tuple(self._call(entry, i, step) for i, step in enumerate(schedule.steps))
         return Entry(
             name=schedule.name,
-            parameters=tuple(self._declaration(schedule.name, a) for a in arguments),
-            pointers=tuple(a.name for a in arguments if not a.by_value),
+            parameters=tuple(self._declaration(schedule.name, a) for a in interface.passed),
+            pointers=tuple(a.name for a in interface.passed if not a.by_value),
             rates=tuple(names[c.buffer] for c in schedule.checks if c.kind == "rate"),
             ranges=tuple(
-                (names[c.buffer], 0 if c.buffer.type.shape == () else c.buffer.type.count, c.bound)
+                (
+                    self._place(entry, c.buffer)[0],
+                    0 if c.buffer.type.shape == () else c.buffer.type.count,
+                    c.bound,
+                )
                 for c in schedule.checks
                 if c.kind == "range"
             ),
             calls=calls,
             counts_steps=bool(schedule.assigns),
             macs=sum(step.macs for step in schedule.steps),
-            interface=EntryPoint(schedule.name, tuple(arguments), tuple(c.function for c in calls)),
+            interface=replace(interface, node_names=tuple(c.function for c in calls)),
         )
+
+    def _argument(self, entry: EntryPlan, buffer: Buffer, direction: str) -> Argument:
+        offset = entry.offsets.get(entry.storage[buffer])
+        name, kind = self.argument_names[buffer], buffer.type
+        found = Argument(name, kind.dtype, kind.shape, direction, offset)
+        if offset is not None:
+            others = {o for e in self.plan.entries for b, o in _slots(e) if self.argument_names[b] == name}
+            self._count_macro(entry.schedule.name, found)
+            macro = self._macro(entry.schedule.name, found, "offset", len(others) > 1)
+            use = f"{'read' if direction == 'in' else 'written'} by {self.name}_{entry.schedule.name}"
+            self.slots.setdefault(macro, Slot(macro, offset, self._member(entry, buffer), use))
+        return found
 
     def _declaration(self, entry: str, a: Argument) -> str:
         c_type = C_TYPES[a.dtype]
@@ -224,10 +254,12 @@ class _Builder:
     def _count_macro(self, entry: str, a: Argument) -> str:
         """Named after the argument alone, unless entry points have arguments of that name and other sizes."""
         sizes = {b.type.count for b, n in self.argument_names.items() if n == a.name and b.type.shape}
-        words = [self.name, *([entry] if len(sizes) > 1 else []), a.name, "count"]
-        macro = "_".join(words).upper()
+        macro = self._macro(entry, a, "count", len(sizes) > 1)
         self.counts.setdefault(macro, Count(macro, a.count, a.dtype, a.shape))
         return macro
+
+    def _macro(self, entry: str, a: Argument, what: str, of_entry: bool) -> str:
+        return "_".join([self.name, *([entry] if of_entry else []), a.name, what]).upper()
 
     def _call(self, entry: EntryPlan, position: int, step: Step) -> Call:
         pointers = self._pointers(entry, step)
@@ -243,7 +275,7 @@ class _Builder:
             printed = self.printed[step]
             printed, firsts = _from_first_element(printed, entry) if choice.scatter is None else (printed, {})
             parts = self._body(printed, choice, pointers, self.intervals[step])
-            parameters = self._parameters(entry, step, pointers, firsts)
+            parameters = self._parameters(entry, printed, pointers, firsts)
             text = parts
         key = repr(([p.declaration for p in parameters], text))
         use = f"{entry.schedule.name} node {position}"
@@ -293,7 +325,7 @@ class _Builder:
         written = {entry.storage[b] for b in step.buffers_written()}
         read = {entry.storage[b] for b in step.buffers_read()}
         first: dict[Buffer, Buffer] = {}
-        for buffer in pointers:
+        for buffer in [*step.buffers_read(), *step.buffers_written()]:
             first.setdefault(entry.storage[buffer], buffer)
         parameters = []
         for root, buffer in first.items():
@@ -330,21 +362,25 @@ class _Builder:
     def _place(self, entry: EntryPlan, buffer: Buffer) -> tuple[str, str]:
         """What an entry point passes for a buffer, and where that lies."""
         root = entry.storage[buffer]
+        if (first := entry.offsets.get(root)) is not None:
+            member = self._member(entry, buffer)
+            return f"ctx->arena->{member}.at", f"arena {first}..{first + root.type.size_bytes - 1}"
         if root.kind in ("input", "output"):
             return self.argument_names[root], "caller"
         if root.variable is not None and root.variable.name in self.state_of:
             member = self.state_of[root.variable.name]
             return f"ctx->state->{member}", f"state {member}"
         value = root.value if root.variable is None else root.variable.value
-        if value is not None:
-            return self.tables.add(layer_name(root.name), root.name, value), "flash"
-        member = self._member(entry, root)
-        first = entry.offsets[root]
-        return f"ctx->arena->{member}.at", f"arena {first}..{first + root.type.size_bytes - 1}"
+        assert value is not None
+        return self.tables.add(layer_name(root.name), root.name, value, root.align_bytes), "flash"
 
-    def _member(self, entry: EntryPlan, root: Buffer) -> str:
-        """The member of the arena's union for a storage; equal ones are shared between entry points."""
-        short = identifier(_short_name(root))
+    def _member(self, entry: EntryPlan, buffer: Buffer) -> str:
+        """The member of the arena's union for a storage, or for the argument that lies in it.
+
+        Equal ones are shared between entry points.
+        """
+        root = entry.storage[buffer]
+        short = self.argument_names.get(buffer) or identifier(_short_name(root))
         key = (entry.offsets[root], root.type.dtype, root.type.count, short)
         lifetime = next(b for b in entry.problem.buffers if b.name == entry.names[root])
         text = f"{entry.schedule.name} {lifetime.lower}..{lifetime.upper - 1}"
@@ -361,6 +397,13 @@ class _Builder:
             lifetimes,
         )
         return name
+
+
+def _slots(entry: EntryPlan) -> list[tuple[Buffer, int]]:
+    """The arguments of an entry point that lie in the arena, and where."""
+    arguments = (*entry.schedule.inputs, *entry.schedule.outputs)
+    offsets = ((b, entry.offsets.get(entry.storage[b])) for b in arguments)
+    return [(b, offset) for b, offset in offsets if offset is not None]
 
 
 def _from_first_element(step: Step, entry: EntryPlan) -> tuple[Step, dict[Buffer, int]]:

@@ -75,8 +75,9 @@ def _folded(text: str, width: int) -> list[str]:
 
 def _facts(module: Module, identity: Identity) -> dict[str, Any]:
     interface = module.interface
+    around = "holds inputs and outputs around a call" if module.slots else "empty between calls"
     memory = [
-        f"arena      {interface.arena_bytes:>9,} B  RAM    empty between calls",
+        f"arena      {interface.arena_bytes:>9,} B  RAM    {around}",
         f"state      {interface.state_bytes:>9,} B  RAM    survives between calls",
         f"constants  {module.constant_bytes:>9,} B  flash",
     ]

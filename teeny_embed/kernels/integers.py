@@ -2,7 +2,7 @@
 
 Requantisation becomes a high product of the doubled accumulator and a rounded shift; zero points move into
 constants that are added anyway; what cannot exceed a bound is not compared with it. The steps stay what
-they are (reads, outputs, folds, and the formula that people see): only what is printed differs.
+they are (outputs, folds, and the formula that people see): only what is printed differs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ HALF_RANGE = 1 << 30
 
 
 def simplified(step: Step, known: Intervals) -> Step:
-    """`step` with its integer arithmetic simplified; `known` are its `intervals`."""
+    """`step` with its integer arithmetic simplified, without reads that this leaves unused.
+
+    `known` are its `intervals`.
+    """
     simplify = _Simplifier(known)
     folds = tuple(replace(f, update=simplify(f.update)) if f.term is None else f for f in step.folds)
-    return replace(
-        step, folds=folds, outputs=tuple(Output(o.buffer, simplify(o.value)) for o in step.outputs)
-    )
+    outputs = tuple(Output(o.buffer, simplify(o.value)) for o in step.outputs)
+    simple = replace(step, folds=folds, outputs=outputs)
+    used = simple.fold_reads() | simple.epilogue_reads()
+    return replace(simple, reads={name: read for name, read in step.reads.items() if name in used})
 
 
 def simplified_scalar(root: Scalar, known: Intervals) -> Scalar:

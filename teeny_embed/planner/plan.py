@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from teeny_embed.errors import PlanError
-from teeny_embed.graph.step import Buffer, Schedule, Step
+from teeny_embed.graph.step import Buffer, Schedule
 from teeny_embed.planner import problem as placing
 from teeny_embed.planner.order import orders
 from teeny_embed.planner.placement import place
 from teeny_embed.planner.problem import ARENA, Placement, Problem
-from teeny_embed.planner.storage import share
+from teeny_embed.planner.storage import in_arena, share
 from teeny_embed.planner.validate import check
 
 
@@ -51,22 +51,25 @@ class Plan:
         return max((e.lower_bound_bytes for e in self.entries), default=0)
 
 
-def plan(schedules: Sequence[Schedule]) -> Plan:
-    """The best plan that the greedy orders and placements give, validated."""
-    return Plan(tuple(map(_plan_entry, schedules)))
+def plan(schedules: Sequence[Schedule], io: str = "caller") -> Plan:
+    """The best plan that the greedy orders and placements give, validated.
+
+    `io` says where inputs and outputs of rank > 0 lie: "caller" (not in this plan) or "arena".
+    """
+    return Plan(tuple(_plan_entry(schedule, in_arena(schedule, io)) for schedule in schedules))
 
 
-def _plan_entry(schedule: Schedule) -> EntryPlan:
-    found = [_place(replace(schedule, steps=steps)) for steps in orders(schedule)]
+def _plan_entry(schedule: Schedule, placed: Collection[Buffer]) -> EntryPlan:
+    found = [_place(replace(schedule, steps=steps), placed) for steps in orders(schedule, placed)]
     best = min(found, key=lambda candidate: candidate.arena_bytes)
     check(best.problem, best.placement)
     _check_versions(best)
     return best
 
 
-def _place(schedule: Schedule) -> EntryPlan:
-    storage = share(schedule, schedule.steps)
-    lifetimes = _lifetimes(schedule.steps, storage)
+def _place(schedule: Schedule, placed: Collection[Buffer]) -> EntryPlan:
+    storage = share(schedule, schedule.steps, placed)
+    lifetimes = _lifetimes(schedule, storage, placed)
     names = _unique_names(list(lifetimes))
     buffers = tuple(
         placing.Buffer(names[root], root.type.size_bytes, lower, upper, _alignment(root))
@@ -83,13 +86,22 @@ def _alignment(buffer: Buffer) -> int:
     return 8 if buffer.kind == "scratch" else max(4, buffer.type.size_bytes // buffer.type.count)
 
 
-def _lifetimes(steps: Sequence[Step], storage: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
-    """[first step, last step + 1) of every storage that lies in the arena."""
+def _lifetimes(
+    schedule: Schedule, storage: Mapping[Buffer, Buffer], placed: Collection[Buffer]
+) -> dict[Buffer, tuple[int, int]]:
+    """[first step, last step + 1) of every storage that lies in the arena.
+
+    An input lives from the start, an output to the end.
+    """
+    last = max(0, len(schedule.steps) - 1)
+    uses = [(0, b) for b in schedule.inputs]
+    uses += [(i, b) for i, step in enumerate(schedule.steps) for b in step.buffers()]
+    uses += [(last, b) for b in schedule.outputs]
     found: dict[Buffer, tuple[int, int]] = {}
-    for i, step in enumerate(steps):
-        for root in (storage[b] for b in step.buffers()):
-            if root.kind in ("activation", "scratch"):
-                found[root] = (found.get(root, (i, i))[0], i + 1)
+    for i, buffer in uses:
+        root = storage[buffer]
+        if root in placed:
+            found[root] = (found.get(root, (i, i))[0], i + 1)
     return found
 
 

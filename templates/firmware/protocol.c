@@ -113,8 +113,6 @@ static void run_reset(const te_request_t *request)
 
 static int32_t run_entry(const te_entry_t *entry)
 {
-    (void)memset(te_model.arena.bytes, ARENA_GARBAGE, te_model.arena.byte_count);
-    clear_blocks(entry->outputs);
     te_stack_paint();
 #ifdef TE_MEASURE
     te_mark_first = entry->first_mark;
@@ -140,7 +138,9 @@ static void run_call(const te_request_t *request)
         respond_error(request, "wrong payload size");
         return;
     }
-    read_blocks(entry->inputs);
+    (void)memset(te_model.arena.bytes, ARENA_GARBAGE, te_model.arena.byte_count);
+    clear_blocks(entry->outputs);
+    read_blocks(entry->inputs); /* last: they may lie in the arena */
     const int32_t status = run_entry(entry);
     respond(status, total_bytes(entry->outputs));
     write_blocks(entry->outputs);

@@ -51,8 +51,8 @@ def _state(op: Operation, number: int, name: str, shape: tuple[int, ...]) -> Var
 def unidirectional_sequence_lstm(op: Operation) -> Tensor:
     """[batch, time, inputs] to [batch, time, units]; time comes first where the options say so.
 
-    What the gates get from the inputs is one contraction for all times. Each time then is one contraction of
-    the hidden state, for all gates together, and one function of each unit.
+    Each time is a contraction of its input and one of the hidden state, for all gates together, and one
+    function of each unit: what the gates get from the inputs is never kept for more than one time.
     """
     _check_lstm(op)
     x, time_major = op.input(0), bool(op.option("time_major"))
@@ -60,13 +60,12 @@ def unidirectional_sequence_lstm(op: Operation) -> Tensor:
     times, batch, _ = x.shape
     units = op.input_info(INPUT_WEIGHTS).shape[0]
     layer = _FloatLSTM(op) if x.dtype == "float32" else _IntegerLSTM(op)
-    from_inputs = layer.sums(x.reshape(times * batch, -1), 0, INPUT_WEIGHTS, BIASES)
     states = [_state(op, n, name, (batch, units)) for n, name in ((HIDDEN, "hidden"), (CELL, "cell"))]
     hidden, cell = map(read, states)
     outputs = []
     for time in range(times):
         from_hidden = layer.sums(hidden, HIDDEN, RECURRENT_WEIGHTS, None)
-        sums = layer.added(from_inputs[time * batch : (time + 1) * batch], from_hidden)
+        sums = layer.added(layer.sums(x[time], 0, INPUT_WEIGHTS, BIASES), from_hidden)
         parts = [sums[:, gate * units : (gate + 1) * units] for gate in GATES]
         hidden, cell = layer.step(parts, cell)
         outputs.append(hidden.reshape(1, batch, units))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from teeny_embed.graph.coalesce import coalesce
 from teeny_embed.graph.step import Schedule, Step
-from teeny_embed.kernels import mve, paired
+from teeny_embed.kernels import dsp, mve, paired
 from teeny_embed.kernels.constants import pack_constants
 from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
@@ -49,7 +49,11 @@ def _prepared(step: Step, family: Pack | None, target: Target) -> Step:
     return pack_constants(coalesce(step), target) if packed is None else with_scratch(step, packed)
 
 
-_QUANTIZED: tuple[tuple[str, Pack], ...] = (("mve", mve.pack), ("thumb", paired.pack))
+_QUANTIZED: tuple[tuple[str, Pack], ...] = (
+    ("mve", mve.pack),
+    ("dsp", dsp.pack),
+    ("thumb", paired.pack),
+)
 """Kernels for quantised convolutions by the feature that they need, the richest instruction set first."""
 
 

@@ -64,11 +64,11 @@ def _dot(q: Quantized) -> Packed:
 def _linear(q: Quantized, rows: int) -> Packed:
     tail, whole = _split(q.channels)
     scale = (int(q.multiplier[0]), -int(q.shift[0]))
-    head = _words([tail, whole, q.filters, q.output_zero_point, q.low, q.high, *scale])
+    head = words([tail, whole, q.filters, q.output_zero_point, q.low, q.high, *scale])
     order = [0, 2, 4, 6, 1, 3, 5, 7]
     parts = [head]
     for o in range(0, q.filters, 8):
-        parts += [_blocks(q.filter[o : o + 8]), _words(q.bias[o : o + 8][order])]
+        parts += [_blocks(q.filter[o : o + 8]), words(q.bias[o : o + 8][order])]
     return Packed(
         "mve_linear_node",
         ("mve_common", "mve_linear_dot"),
@@ -91,25 +91,13 @@ def _pointwise(q: Quantized, dense: bool) -> Packed:
 
 def _gathered(q: Quantized) -> Packed:
     """Columns of windows lie side by side in scratch, so that neighbouring windows overlap there."""
-    height, width = q.kernel
-    column = height * q.channels
-    spacing = q.dilation[1]
-    fitting = (_COLUMNS_BYTES // column - width) // q.stride[1] + 1
-    group = 1 if spacing > 1 else min(max(2, fitting), q.out_width)
-    dot, layer = _dot_layer(
-        replace(q, filter=q.filter.transpose(0, 2, 1, 3)), 0 if spacing > 1 else q.stride[1] * column
-    )
-    columns_bytes = ((group - 1) * q.stride[1] + width) * column
+    where = columns(q)
+    step = 0 if where["spacing"] > 1 else q.stride[1] * where["column"]
+    dot, layer = _dot_layer(replace(q, filter=q.filter.transpose(0, 2, 1, 3)), step)
+    group, columns_bytes = where["group"], where["columns_bytes"]
     padded = -(-q.filters // 4) * 4
     spill = padded > q.filters
-    values = {
-        "dot": dot, "group": group, "spill": spill, "padded": padded, "columns_bytes": columns_bytes,
-        "rows": q.batch * q.out_height, "image": q.height * q.width * q.channels, "column": column,
-        "height": q.height, "width": q.width, "channels": q.channels, "filters": q.filters,
-        "out_height": q.out_height, "out_width": q.out_width, "kernel": q.kernel, "stride": q.stride,
-        "dilation": q.dilation[0], "spacing": spacing, "padding": q.padding,
-        "last_top": q.height - 1 - (height - 1) * q.dilation[0], "zero_point": q.input_zero_point,
-    }  # fmt: skip
+    values = where | {"dot": dot, "spill": spill, "padded": padded, "filters": q.filters}
     return Packed(
         "mve_gathered_node",
         ("mve_common", "mve_runs", dot),
@@ -120,6 +108,23 @@ def _gathered(q: Quantized) -> Packed:
     )
 
 
+def columns(q: Quantized) -> dict[str, Any]:
+    """How the columns of windows are gathered: what gathered_columns.c.j2 prints."""
+    height, width = q.kernel
+    column = height * q.channels
+    spacing = q.dilation[1]
+    fitting = (_COLUMNS_BYTES // column - width) // q.stride[1] + 1
+    group = 1 if spacing > 1 else min(max(2, fitting), q.out_width)
+    return {
+        "group": group, "columns_bytes": ((group - 1) * q.stride[1] + width) * column,
+        "rows": q.batch * q.out_height, "image": q.height * q.width * q.channels, "column": column,
+        "height": q.height, "width": q.width, "channels": q.channels,
+        "out_height": q.out_height, "out_width": q.out_width, "kernel": q.kernel, "stride": q.stride,
+        "dilation": q.dilation[0], "spacing": spacing, "padding": q.padding,
+        "last_top": q.height - 1 - (height - 1) * q.dilation[0], "zero_point": q.input_zero_point,
+    }  # fmt: skip
+
+
 def _dot_layer(q: Quantized, step: int) -> tuple[str, Table]:
     """Template of the function for `q`, and its table; pixels of x lie `step` bytes apart."""
     tail, whole = _split(int(np.prod(q.filter.shape[1:])))
@@ -128,10 +133,10 @@ def _dot_layer(q: Quantized, step: int) -> tuple[str, Table]:
         np.concatenate([a, np.zeros((missing, *a.shape[1:]), a.dtype)])
         for a in (q.filter, q.bias, q.multiplier, q.shift)
     )
-    parts = [_words([tail, whole, step, len(filters), q.output_zero_point, q.low, q.high])]
+    parts = [words([tail, whole, step, len(filters), q.output_zero_point, q.low, q.high])]
     for o in range(0, len(filters), 4):
         four = slice(o, o + 4)
-        parts += [_blocks(filters[four]), _words(bias[four]), _words(multiplier[four]), _bytes(-shift[four])]
+        parts += [_blocks(filters[four]), words(bias[four]), words(multiplier[four]), _bytes(-shift[four])]
     return "mve_dot_positive" if _positive(q) else "mve_dot", np.concatenate(parts)
 
 
@@ -150,7 +155,8 @@ def _blocks(filters: Table) -> Table:
     return _bytes(np.roll(blocks, 1, axis=0))
 
 
-def _words(values: Any) -> Table:
+def words(values: Any) -> Table:
+    """As little-endian words of 32 bits."""
     return np.asarray(values, "<i4").reshape(-1).view(np.uint8)
 
 
@@ -172,7 +178,7 @@ def _depthwise(q: Quantized) -> Packed:
     stripe = min(max(1, fitting), q.out_height)
     height = (stripe - 1) * q.stride[0] + reach[0]
     window = _window(q)
-    layer = _words([
+    layer = words([
         q.stride[0] * pitch, q.out_width, q.channels, q.output_zero_point, q.low, q.high,
         q.dilation[0] * pitch, 16 * q.dilation[1], 16 * q.stride[1], *q.kernel,
     ])  # fmt: skip
@@ -210,6 +216,6 @@ def _eight(q: Quantized, channel: int) -> Table:
     order = [0, 2, 4, 6, 1, 3, 5, 7]
     taps = q.filter[eight].reshape(8, -1).T
     return np.concatenate([
-        _words(q.bias[eight][order]), _words(q.multiplier[eight][order]), _bytes(-q.shift[eight][order]),
+        words(q.bias[eight][order]), words(q.multiplier[eight][order]), _bytes(-q.shift[eight][order]),
         _bytes(taps),
     ])  # fmt: skip

@@ -34,7 +34,7 @@ def pack(q: Quantized) -> Packed | None:
     if not _fits(q):
         return None
     if q.groups == 1:
-        several = q.out_height * q.out_width >= 4 or (_pointwise(q) and _pixels(q) >= 4)
+        several = q.out_height * q.out_width >= 4 or (_pointwise(q) and pixels(q) >= 4)
         return _dot(q) if several else _linear(q)
     return _depthwise(q) if q.groups == q.channels else None
 
@@ -82,7 +82,8 @@ def _fits(q: Quantized) -> bool:
     )
 
 
-def _pixels(q: Quantized) -> int:
+def pixels(q: Quantized) -> int:
+    """Of the output, all images together."""
     return q.batch * q.out_height * q.out_width
 
 
@@ -91,7 +92,7 @@ def _pointwise(q: Quantized) -> bool:
 
 
 def _tables(q: Quantized, weights: Table) -> Mapping[str, Table]:
-    each = _each(q)
+    each = each_has_its_scale(q)
     return {
         "weights": weights,
         "bias": q.bias,
@@ -100,7 +101,7 @@ def _tables(q: Quantized, weights: Table) -> Mapping[str, Table]:
     }
 
 
-def _each(q: Quantized) -> bool:
+def each_has_its_scale(q: Quantized) -> bool:
     """Whether filters have scales of their own."""
     return len(set(zip(q.multiplier.tolist(), q.shift.tolist(), strict=True))) > 1
 
@@ -113,7 +114,7 @@ def _values(q: Quantized) -> dict[str, Any]:
         "stride_height": q.stride[0], "stride_width": q.stride[1],
         "dilation_height": q.dilation[0], "dilation_width": q.dilation[1],
         "padding_top": q.padding[0], "padding_left": q.padding[1],
-        "input_zero_point": q.input_zero_point, "each": int(_each(q)),
+        "input_zero_point": q.input_zero_point, "each": int(each_has_its_scale(q)),
         "origin": 2 * (q.output_zero_point - q.low) + 1, "range": q.high - q.low, "low": q.low,
     }  # fmt: skip
 
@@ -153,7 +154,7 @@ def _dot(q: Quantized) -> Packed | None:
     last = (q.width - q.kernel[1] + q.padding[1]) // q.stride[1]
     values = _values(q) | {
         "depth": depth, "chunk": chunk, "pointwise": pointwise,
-        "pixels": _pixels(q) if pointwise else q.out_height * q.out_width,
+        "pixels": pixels(q) if pointwise else q.out_height * q.out_width,
         "first_inside": first, "last_inside": last if q.dilation[1] == 1 else -1,
     }  # fmt: skip
     if pointwise:
@@ -190,7 +191,7 @@ def _linear(q: Quantized) -> Packed | None:
         scratch_bytes=4 * chunk,
         scratch_dtype="int32",
         tables=_tables(q, weights.reshape(-1)),
-        values=_values(q) | {"depth": q.channels, "chunk": chunk, "pixels": _pixels(q)},
+        values=_values(q) | {"depth": q.channels, "chunk": chunk, "pixels": pixels(q)},
     )
 
 

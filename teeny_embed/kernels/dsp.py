@@ -1,0 +1,161 @@
+"""Quantised convolutions with the DSP instructions of Armv7E-M and Armv8-M: Cortex-M4, M7, M33.
+
+SMLAD multiplies two pairs of 16-bit numbers. Inputs are widened and doubled once for all filters; weights
+stay bytes and are widened while they are used. Dot products: three pixels by two filters at a time, or one
+pixel by four filters. Depthwise 3x3: a channel at a time, two neighbouring outputs, from a ring of three
+rows.
+
+All that the functions share between layers is told them by the head of a layer's table, so the code exists
+once, whatever the number of layers. What does not fit runs as on cores without these instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from teeny_embed.kernels import paired
+from teeny_embed.kernels.mve import columns, words
+from teeny_embed.kernels.quantized import Packed, Quantized, Table
+
+_ROWS = 3
+"""Of the ring, and of the filters that it is for."""
+
+
+def pack(q: Quantized) -> Packed | None:
+    """The kernel for `q`, or None."""
+    return _own(paired.with_constants(q)) or paired.pack(q)
+
+
+def _own(q: Quantized) -> Packed | None:
+    if q.shift.min() < 1 or q.shift.max() > 31 or q.multiplier.min() < 1 << 30:
+        return None
+    if max(-q.least, q.greatest) >= 1 << 30:  # twice a sum is computed
+        return None
+    if q.groups == 1:
+        if q.kernel == q.stride == (1, 1) and _in_place(q) and paired.pixels(q) < 3:
+            return _linear(q)
+        return _dot(q) if q.filters > 1 else None
+    depthwise = q.groups == q.channels and q.kernel == (_ROWS, 3) and q.dilation == (1, 1)
+    if depthwise and q.stride[0] <= _ROWS and q.stride[1] <= 2 and q.out_width > 1:
+        return _depthwise(q)
+    return None
+
+
+def _in_place(q: Quantized) -> bool:
+    """Whether windows are pixels of x, and nothing else is."""
+    return (
+        q.kernel == (1, 1)
+        and q.padding == (0, 0)
+        and (q.out_height - 1) * q.stride[0] < q.height
+        and (q.out_width - 1) * q.stride[1] < q.width
+    )
+
+
+def _values(q: Quantized) -> dict[str, Any]:
+    return {
+        "channels": q.channels, "filters": q.filters, "total": paired.pixels(q), "low": q.low, "high": q.high,
+        "clamped": (q.low, q.high) != (-128, 127),
+    }  # fmt: skip
+
+
+def _packed(q: Quantized, kernel: str, micro: tuple[str, ...], scratch: int, **rest: Any) -> Packed:
+    clamp = ("dsp_clamp",) if rest["values"]["clamped"] else ()
+    return Packed(kernel, ("dsp_common", *micro, *clamp), (scratch + 3) & ~3, "int8", **rest)
+
+
+def _origin(q: Quantized) -> int:
+    return 2 * q.output_zero_point + 1
+
+
+# ---- Dot products -------------------------------------------------------------------------------------
+
+
+def _dot(q: Quantized) -> Packed:
+    flat = q.filter.reshape(q.filters, -1)
+    depth = -(-flat.shape[1] // 4)
+    tile_bytes = 24 * depth
+    values = _values(q) | {"depth": depth, "tile_bytes": tile_bytes}
+    micro: tuple[str, ...] = ("dsp_expand", "dsp_dot")
+    scratch = tile_bytes
+    gathered = not _in_place(q) or q.channels % 4 != 0 or (q.batch > 1 and q.stride != (1, 1))
+    if gathered:
+        where = columns(q)
+        flat = q.filter.transpose(0, 2, 1, 3).reshape(q.filters, -1)
+        step = q.stride[1] * where["column"]
+        micro = ("dsp_runs", *micro)
+        scratch += where["columns_bytes"] + 4 * depth - flat.shape[1]
+    else:
+        rows = q.batch * q.out_height
+        step = q.stride[1] * q.channels
+        where = {"rows": rows, "pixels": q.out_width, "x_row": q.stride[0] * q.width * q.channels}
+    values |= where | {"gathered": gathered, "step": step}
+    weights = np.pad(flat, ((0, 0), (0, 4 * depth - flat.shape[1]))).reshape(q.filters, depth, 4)
+    tables = {"layer": _pairs(q, weights, list(range(q.filters & ~1)))}
+    if q.filters % 2:
+        tables["last"] = _pairs(q, weights, [q.filters - 2, q.filters - 1])
+    return _packed(q, "dsp_dot_node", micro, scratch, tables=tables, values=values)
+
+
+def _pairs(q: Quantized, weights: Table, filters: list[int]) -> Table:
+    """`weights` [filters, depth, 4] of an even number of `filters`, two by two."""
+    depth = weights.shape[1]
+    count = len(filters)
+    own = weights[filters].reshape(count // 2, 2, depth, 4).transpose(0, 2, 1, 3)
+    stream = np.concatenate([
+        words(2 * q.bias[filters]).reshape(-1, 8), _bytes(own).reshape(-1, 8 * depth),
+        words(q.multiplier[filters]).reshape(-1, 8),
+    ], axis=1).reshape(-1)  # fmt: skip
+    head = words([depth, count, q.filters, _origin(q), stream.size])
+    return np.concatenate([head, stream, _bytes(q.shift[filters] - 1)])
+
+
+def _linear(q: Quantized) -> Packed:
+    depth, padded = -(-q.channels // 4), -(-q.filters // 4) * 4
+    missing = padded - q.filters
+    flat = np.pad(q.filter.reshape(q.filters, -1), ((0, missing), (0, 4 * depth - q.channels)))
+    own = flat.reshape(padded // 4, 4, depth, 4).transpose(0, 2, 1, 3)
+    bias = np.pad(2 * q.bias, (0, missing))
+    stream = np.concatenate([words(bias).reshape(-1, 16), _bytes(own).reshape(-1, 16 * depth)], axis=1)
+    each = paired.each_has_its_scale(q)
+    multiplier, shift = (np.pad(a, (0, missing), "edge") if each else a[:1] for a in (q.multiplier, q.shift))
+    head = words([depth, padded // 4, _origin(q), int(each), stream.size, stream.size + 4 * multiplier.size])
+    table = np.concatenate([head, stream.reshape(-1), words(multiplier), _bytes(shift - 1)])
+    copied = 8 * depth if q.channels % 4 else 0
+    spill = 8 * depth + (4 * depth if copied else 0) if missing else 0
+    values = _values(q) | {"depth": depth, "padded": padded, "copied": copied, "spill": spill}
+    scratch = 8 * depth + (4 * depth if copied else 0) + (padded if missing else 0)
+    runs = ("dsp_runs",) if copied or spill else ()
+    micro = (*runs, "dsp_expand", "dsp_linear")
+    return _packed(q, "dsp_linear_node", micro, scratch, tables={"layer": table}, values=values)
+
+
+def _bytes(values: Any) -> Table:
+    return np.asarray(values).astype(np.int8).reshape(-1).view(np.uint8)
+
+
+# ---- Depthwise convolutions -----------------------------------------------------------------------------
+
+
+def _depthwise(q: Quantized) -> Packed:
+    stride, before = q.stride[1], q.padding[1]
+    width = stride * ((q.out_width - 1) // 2) + 1 + stride  # words of a row of the ring
+    used = min(q.width, 2 * width - before)
+    layer = words([
+        q.height, q.width * q.channels, q.channels, q.out_height, 12 * stride * (q.out_width // 2),
+        q.out_width % 2, q.filters, _origin(q), q.stride[0], q.padding[0], 12 * (before // 2), before % 2,
+        used, 3 * width, q.input_zero_point, q.out_width, q.width, before,
+    ])  # fmt: skip
+    filters = np.concatenate([q.filter.reshape(-1, 9), q.shift[:, None] - 1], axis=1)
+    tables = {
+        "layer": layer,
+        "scales": np.stack([2 * q.bias, q.multiplier], axis=1).reshape(-1),
+        "filters": filters.astype(np.int8).reshape(-1),
+    }
+    window = f"dsp_depthwise3x3_{stride}"
+    values = _values(q) | {
+        "window": window, "batch": q.batch, "multiple": q.filters // q.channels,
+        "image": q.height * q.width * q.channels, "out_image": q.out_height * q.out_width * q.filters,
+    }  # fmt: skip
+    return _packed(q, "dsp_depthwise_node", ("dsp_ring", window), 12 * width, tables=tables, values=values)

@@ -276,7 +276,19 @@ __attribute__((naked, noinline)) uint32_t pushes(uint32_t n)
     __asm__ volatile("push {r4-r7, lr}\\n sub sp, #12\\n add sp, #12\\n pop {r4-r7, pc}");
 }
 __attribute__((noinline)) uint32_t plain(uint32_t n) { return n * n + 3u; }
-uint32_t run(void) { return pushes(1) + plain(2); }
+/* jumps to an address that it forms */
+__attribute__((naked, noinline)) uint32_t jumps(uint32_t n)
+{
+    (void)n;
+    __asm__ volatile(
+        "push {r4, lr}\n"
+        "adr r3, 1f\n"
+        "bx r3\n"
+        "nop\n"
+        ".balign 4\n"
+        "1: pop {r4, pc}\n");
+}
+uint32_t run(void) { return pushes(1) + plain(2) + jumps(3); }
 """
 
 
@@ -285,7 +297,7 @@ def test_stack_of_assembly_is_read_from_its_machine_code(tmp_path: Path) -> None
     (tmp_path / "again.c").write_text(ASSEMBLY)
     graphs = call_graphs(objects(tmp_path, [tmp_path / "again.c"], *M4F, "-O2"))
     known = stack.assembly_stack(graphs, elf)
-    assert (known["pushes"], known["plain"]) == (5 * 4 + 12, 0)
+    assert (known["pushes"], known["plain"], known["jumps"]) == (5 * 4 + 12, 0, 2 * 4)
     without = stack.worst_case_stack(graphs, "run", {})
     assert stack.worst_case_stack(graphs, "run", known) == without + 32
 

@@ -86,7 +86,7 @@ def deepest(
 # holds whatever the branches between them, if none runs twice without its counterpart in between; in
 # compiled code there is one at the beginning, in the hand-written soft float each belongs to another
 # path. Jumps through tables stay inside their routine. What moves the stack pointer by an unknown
-# amount is an error, and so is a call or jump through a register.
+# amount is an error, and so is a call or jump through a register, but to an address of the program's own.
 
 
 def runtime_stack(routines: Sequence[str], compiler: Sequence[str], prefix: str = PREFIX) -> dict[str, int]:
@@ -177,16 +177,32 @@ def is_unknown_move(mnemonic: str, operands: str) -> bool:
 
 
 def leaves(routine: str, body: Sequence[Instruction], starts: Sequence[int]) -> Iterator[str]:
-    """Routines that control goes to from this one: by a call, a jump, or by running into the next."""
+    """Routines that control goes to from this one: by a call, a jump, or by running into the next.
+
+    Where it jumps to an address that it formed from its own (ADR), that is one of those it formed.
+    """
+    formed = [address for each in body if (address := formed_address(each)) is not None]
     for each in body:
         target = re.match(r"(?:\w+, )?([0-9a-f]+) <", each.operands)
         if target is not None and each.mnemonic.startswith(("b", "cb")):
             yield from {routine_at(int(target[1], 16), starts)} - {routine}
         elif each.mnemonic.startswith(("bx", "blx")) and not each.operands.startswith("lr"):
-            raise ToolError(f"{each.mnemonic} {each.operands} at {each.pc:#x}: nothing is known of its stack")
+            if not formed:
+                what = f"{each.mnemonic} {each.operands} at {each.pc:#x}"
+                raise ToolError(f"{what}: nothing is known of its stack")
+            yield from {routine_at(address, starts) for address in formed} - {routine}
     following = bisect.bisect_right(starts, int(routine, 16))
     if runs_on(body) and following < len(starts):
         yield f"{starts[following]:x}"
+
+
+def formed_address(instruction: Instruction) -> int | None:
+    """The address that ADR gives: its own, four bytes on and in whole words, and a constant."""
+    distance = re.match(r"\w+, pc, #(\d+)", instruction.operands)
+    if distance is None or not instruction.mnemonic.startswith(("add", "sub")):
+        return None
+    sign = -1 if instruction.mnemonic.startswith("sub") else 1
+    return ((instruction.pc + 4) & ~3) + sign * int(distance[1])
 
 
 def runs_on(body: Sequence[Instruction]) -> bool:

@@ -281,12 +281,12 @@ __attribute__((naked, noinline)) uint32_t jumps(uint32_t n)
 {
     (void)n;
     __asm__ volatile(
-        "push {r4, lr}\n"
-        "adr r3, 1f\n"
-        "bx r3\n"
-        "nop\n"
-        ".balign 4\n"
-        "1: pop {r4, pc}\n");
+        "push {r4, lr}\\n"
+        "adr r3, 1f\\n"
+        "bx r3\\n"
+        "nop\\n"
+        ".balign 4\\n"
+        "1: pop {r4, pc}");
 }
 uint32_t run(void) { return pushes(1) + plain(2) + jumps(3); }
 """

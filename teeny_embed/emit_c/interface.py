@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from teeny_embed.graph.quantization import Quantization
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -25,6 +27,8 @@ class Argument:
     """"in" or "out"."""
     offset_bytes: int | None = None
     """Where in the arena it lies; None: where the caller says."""
+    quantization: Quantization | None = None
+    """What its integers stand for, where it is known."""
 
     @property
     def by_value(self) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from teeny_embed.emit_c import helpers
 from teeny_embed.emit_c.formula import formulas
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
@@ -20,6 +22,7 @@ from teeny_embed.errors import GraphError
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.interval import Accumulator, Intervals, accumulator_of, intervals
 from teeny_embed.graph.node import Variable
+from teeny_embed.graph.quantization import Quantization
 from teeny_embed.graph.step import Buffer, Read, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.kernels.integers import simplified
@@ -124,6 +127,35 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class RealArgument:
+    """Macros and a function that say which real numbers the integers of an argument stand for."""
+
+    macro: str
+    """Prefix of the macros."""
+    function: str
+    quantization: Quantization
+    type: str
+    direction: str
+    """An "in" is quantised, an "out" dequantised."""
+
+    @property
+    def scale(self) -> str:
+        """Nine decimal digits: they name one binary32 number, in C++ too."""
+        text = f"{self.quantization.scale:.9g}"
+        return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+    @property
+    def scale_bits(self) -> str:
+        return f"0x{np.float32(self.quantization.scale).view(np.uint32):08x}"
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """What real / scale is compared with."""
+        low, high = (each - self.quantization.zero_point for each in self.quantization.limits)
+        return f"{low}.0f", f"{high}.0f"
+
+
+@dataclass(frozen=True)
 class Module:
     """Everything the templates print."""
 
@@ -140,6 +172,7 @@ class Module:
     entries: tuple[Entry, ...]
     counts: tuple[Count, ...]
     slots: tuple[Slot, ...]
+    real_arguments: tuple[RealArgument, ...]
     constant_bytes: int
 
 
@@ -181,6 +214,7 @@ class _Builder:
         self.argument_names = {b: n for e in plan.entries for b, n in argument_names(e.schedule).items()}
         self.counts: dict[str, Count] = {}
         self.slots: dict[str, Slot] = {}
+        self.real_arguments = self._real_arguments()
         self.tables = Tables(name, self.names)
         self.state = state_members(name, _variables(plan), drawn, self.tables)
         self.state_of = {m.field.name: m.name for m in self.state}
@@ -198,7 +232,7 @@ class _Builder:
             self.name, interface, tuple(self.members.values()), self.state, tables,
             tuple(function_definition(self.name, f) for f in self.functions), tuple(self.micro),
             tuple(self.nodes.values()), entries, tuple(self.counts.values()), tuple(self.slots.values()),
-            sum(t.size_bytes for t in tables),
+            self.real_arguments, sum(t.size_bytes for t in tables),
         )  # fmt: skip
 
     # ---- Entry points
@@ -233,7 +267,7 @@ class _Builder:
     def _argument(self, entry: EntryPlan, buffer: Buffer, direction: str) -> Argument:
         offset = entry.offsets.get(entry.storage[buffer])
         name, kind = self.argument_names[buffer], buffer.type
-        found = Argument(name, kind.dtype, kind.shape, direction, offset)
+        found = Argument(name, kind.dtype, kind.shape, direction, offset, buffer.quantization)
         if offset is not None:
             others = {o for e in self.plan.entries for b, o in _slots(e) if self.argument_names[b] == name}
             self._count_macro(entry.schedule.name, found)
@@ -241,6 +275,25 @@ class _Builder:
             use = f"{'read' if direction == 'in' else 'written'} by {self.name}_{entry.schedule.name}"
             self.slots.setdefault(macro, Slot(macro, offset, self._member(entry, buffer), use))
         return found
+
+    def _real_arguments(self) -> tuple[RealArgument, ...]:
+        """One for each argument that is quantised, entry points sharing those that agree."""
+        found: dict[Any, RealArgument] = {}
+        prefixes = Names()
+        for entry in self.plan.entries:
+            schedule = entry.schedule
+            for direction, verb, buffers in (
+                ("in", "quantize", schedule.inputs),
+                ("out", "dequantize", schedule.outputs),
+            ):
+                for buffer in buffers:
+                    key = (self.argument_names[buffer], direction, q := buffer.quantization)
+                    if q is not None and key not in found:
+                        name = prefixes.unique(key[0])
+                        function = f"{self.name}_{self.names.unique(f'{verb}_{name}')}"
+                        macro = f"{self.name}_{name}".upper()
+                        found[key] = RealArgument(macro, function, q, C_TYPES[q.dtype], direction)
+        return tuple(found.values())
 
     def _declaration(self, entry: str, a: Argument) -> str:
         c_type = C_TYPES[a.dtype]

@@ -47,11 +47,15 @@ class _Lowering:
 
     def run(self, graph: Graph, name: str) -> Schedule:
         for input_name, node in graph.inputs:
-            self.access[node] = whole(Buffer(input_name, node.type, "input"))
+            buffer = Buffer(input_name, node.type, "input")
+            buffer.quantization = graph.quantizations.get(input_name)
+            self.access[node] = whole(buffer)
         for node in graph.nodes():
             if node not in self.access:
                 self.access[node] = self._node(node)
         outputs = tuple(self._output(n, node) for n, node in graph.outputs)
+        for buffer in outputs:
+            buffer.quantization = graph.quantizations.get(buffer.name)
         assigns = tuple((self._variable(v), self._version(v, node)) for v, node in graph.assigns)
         checks = tuple(
             BufferCheck(c.kind, self._whole_buffer(c.node, c.node.name), c.bound) for c in graph.checks

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from teeny_embed.errors import DataError, GraphError, TeenyError
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Op, register
+from teeny_embed.graph.quantization import Quantization
 from teeny_embed.graph.types import TensorType
 
 Array = npt.NDArray[Any]
@@ -243,6 +244,8 @@ class Graph:
     checks: tuple[Check, ...] = ()
     changes: tuple[str, ...] = ()
     """What was rewritten so far that may change bits, one line each."""
+    quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+    """What the integers of inputs and outputs stand for, by their names, where it is known."""
 
     def __call__(self, *inputs: Any) -> Any:
         """The output as a Tensor, or outputs by name; see `inline`."""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.node import Variable
+from teeny_embed.graph.quantization import Quantization
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.types import TensorType
 
@@ -43,6 +44,8 @@ class Buffer:
     """Path of the node that an output was computed by; its name is what the caller knows."""
     align_bytes: int = 0
     """Of a constant that is loaded in vectors; 0 where its elements' own alignment is enough."""
+    quantization: Quantization | None = None
+    """What the integers of an input or output stand for, where it is known."""
 
     def __repr__(self) -> str:
         return f"{self.name}:{self.type}"

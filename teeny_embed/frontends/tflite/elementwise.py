@@ -11,6 +11,7 @@ from teeny_embed.frontends.tflite.model import TensorInfo
 from teeny_embed.frontends.tflite.normalization import inverse_root
 from teeny_embed.frontends.tflite.operation import Operation
 from teeny_embed.frontends.tflite.quantization import (
+    SMALL,
     activation_range,
     clamp,
     quantize_multiplier,
@@ -25,7 +26,6 @@ from teeny_embed.frontends.tflite.tables import looked_up
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call, constant
 
-SMALL = ("int8", "uint8", "int16")
 HEADROOM = {"int8": 20, "uint8": 20, "int16": 15}
 """Places by which the operands of a quantised sum are shifted to the left before they are rescaled."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -13,9 +13,10 @@ from teeny_embed.errors import DataError
 from teeny_embed.frontends.tflite.model import ABSENT, Model, Subgraph, TensorInfo
 from teeny_embed.frontends.tflite.operation import Context, Operation
 from teeny_embed.frontends.tflite.operators import CONVERTERS
-from teeny_embed.frontends.tflite.quantization import ROUNDINGS
+from teeny_embed.frontends.tflite.quantization import ROUNDINGS, SMALL
 from teeny_embed.frontends.tflite.reader import read_model
 from teeny_embed.graph.node import CONSTANT, Graph, Node, called_from, locating, name_scope, topological
+from teeny_embed.graph.quantization import Quantization
 from teeny_embed.graph.tensor import Tensor, constant, input, trace
 
 
@@ -41,6 +42,7 @@ def import_model(content: bytes, file: str, rounding: str = "tflite") -> Importe
     if not main.outputs:
         raise DataError("the model has no output", where=file)
     names = _argument_names(main, main.inputs, model.input_names)
+    results = _argument_names(main, main.outputs, model.output_names)
     tensors: dict[int, Tensor] = {}
     with locating(file, file):
         for index, name in zip(main.inputs, names, strict=True):
@@ -50,10 +52,11 @@ def import_model(content: bytes, file: str, rounding: str = "tflite") -> Importe
 
         def net(*_: Tensor) -> dict[str, Tensor]:
             tensors.update(_Importer(model, rounding).run(main, tensors))
-            found = _argument_names(main, main.outputs, model.output_names)
-            return {n: _value(main, i, tensors) for n, i in zip(found, main.outputs, strict=True)}
+            return {n: _value(main, i, tensors) for n, i in zip(results, main.outputs, strict=True)}
 
         graph: Any = trace(net, *(tensors[i] for i in main.inputs))
+    arguments = zip((*names, *results), (*main.inputs, *main.outputs), strict=True)
+    graph = replace(graph, quantizations=_quantizations(main, dict(arguments)))
     return Imported(model, graph, {index: tensor.node for index, tensor in tensors.items()})
 
 
@@ -150,6 +153,17 @@ def _value(subgraph: Subgraph, index: int, tensors: Mapping[int, Tensor]) -> Ten
 def _check_computed(info: TensorInfo) -> None:
     if info.dtype == "resource" or 0 in info.shape:
         raise DataError(f"input {info.name!r} is {info.dtype}{list(info.shape)}", where=info.where)
+
+
+def _quantizations(subgraph: Subgraph, arguments: Mapping[str, int]) -> dict[str, Quantization]:
+    """Of the arguments that are quantised as a whole, given their tensors by name."""
+    found = {name: subgraph.tensors[index] for name, index in arguments.items()}
+    return {
+        name: Quantization(info.scale, info.zero_point, info.dtype)
+        for name, info in found.items()
+        if info.quantization is not None and not info.quantization.per_channel and info.dtype in SMALL
+        if info.scale > 0
+    }
 
 
 # ---- Names ------------------------------------------------------------------------------------------------

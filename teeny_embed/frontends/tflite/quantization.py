@@ -23,6 +23,8 @@ ACTIVATIONS = {
 """The real range of a fused activation."""
 GREATEST_SHIFT = {"tflite": 30, "tflite_single": 30, "tflite_wide": 7}
 """How far to the left each rounding rule shifts."""
+SMALL = ("int8", "uint8", "int16")
+"""What activations are stored as."""
 
 
 def round_away(x: float) -> int:

@@ -14,6 +14,7 @@ from teeny_embed import resources
 from teeny_embed.emit_c.helpers import helpers
 from teeny_embed.emit_c.module import Module, NodeFunction
 from teeny_embed.emit_c.template import fill
+from teeny_embed.kernels.quantized import Packed
 
 VERSION = "0.1.0"
 WIDTH = 100
@@ -60,11 +61,14 @@ def _comment(node: NodeFunction) -> str:
         f" *     layer  {', '.join(node.layers)}{f'  ({node.where})' if node.where else ''}",
     ]
     wide = max((len(p.name) for p in node.parameters), default=0)
+    roles = max((len(p.role) for p in node.parameters), default=0)
     for p in node.parameters:
-        lines.append(f" *     {p.role:<7}{p.name:<{wide}}  {p.type}  {p.place}")
+        lines.append(f" *     {p.role:<{max(6, roles)}} {p.name:<{wide}}  {p.type}  {p.place}")
     lines += [f" *     {line}" for text in node.formulas for line in _folded(text, WIDTH - 7)]
     proven = f", {node.accumulator.dtype} accumulator {node.accumulator}" if node.accumulator else ""
     lines += [f" *     {node.macs:,} MAC{proven}"] if node.macs else []
+    if isinstance(node.body, Packed):
+        lines += [f" *     kernel {node.kernel}: rounding {node.body.rounding}; y and x must not overlap"]
     return "\n".join([*lines, " */\n"])
 
 

@@ -85,6 +85,8 @@ class Packed:
     """What C takes it for, such as "int8"; `scratch_bytes` is a multiple of its size."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    rounding: str = "tflite"
+    """The rule by which sums are requantised: a name in graph/requantize.py."""
     accumulator: Accumulator | None = None
     """Set by `packed_for`."""
 

@@ -21,6 +21,8 @@ from teeny_embed.kernels.quantized import Packed, Quantized, Table
 
 _ROWS = 3
 """Of the ring, and of the filters that it is for."""
+_AT_ONCE = 4
+"""Filters of a linear layer that are computed together."""
 
 
 def pack(q: Quantized) -> Packed | None:
@@ -35,7 +37,7 @@ def _own(q: Quantized) -> Packed | None:
         return None
     if q.groups == 1:
         if q.kernel == q.stride == (1, 1) and _in_place(q) and paired.pixels(q) < 3:
-            return _linear(q)
+            return _linear(q) if q.filters > _AT_ONCE else None  # widening x once pays if it is read again
         return _dot(q) if q.filters > 1 else None
     depthwise = q.groups == q.channels and q.kernel == (_ROWS, 3) and q.dilation == (1, 1)
     if depthwise and q.stride[0] <= _ROWS and q.stride[1] <= 2 and q.out_width > 1:

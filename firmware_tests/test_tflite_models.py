@@ -12,6 +12,7 @@ import pytest
 
 from support.runners import CORES, Place
 from support.tflite import (
+    FLOAT_MODELS,
     INTEGER_MODELS,
     RECURRENT_MODELS,
     WIDE_MODELS,
@@ -20,6 +21,7 @@ from support.tflite import (
     micro_tensors,
     random_inputs,
 )
+from support.tflite import Runner as NumPy
 from teeny_embed.api import Program, build
 from teeny_embed.deploy.runner import Array, Runner
 from teeny_embed.graph.node import CONSTANT, INPUT, Graph
@@ -129,3 +131,28 @@ def test_every_layer_equals_the_interpreter_everywhere(
     shared: Path, target: str, name: str, tmp_path: Path
 ) -> None:
     assert_same_layers(SharedModel(shared, name), Place(target), tmp_path)
+
+
+# ---- Float models -------------------------------------------------------------------------------------
+
+
+WITH_AN_FPU = ("host", "cortex-m4f", "cortex-m7", "cortex-m33", "cortex-m55")
+FLOATS = (*FLOAT_MODELS, "mlperf_tiny/kws_dscnn_float", "tflm/mnist_lstm_float")
+QUICK = ("mlperf_tiny/ad_autoencoder_float",)
+
+
+@pytest.mark.parametrize("target", WITH_AN_FPU)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.full) for n in FLOATS]
+)
+def test_float_models_equal_numpy(shared: Path, target: str, name: str, tmp_path: Path) -> None:
+    model = SharedModel(shared, name)
+    sample = model.feeds()[0]
+    wanted = NumPy(model.imported.graph)(*sample)
+    names = [n for n, _ in model.imported.graph.inputs]
+    with compiled(model.imported.graph, Place(target), tmp_path) as runner:
+        assert runner.reset() == 0
+        status, found = runner.call("infer", dict(zip(names, sample, strict=True)))
+    assert status == 0
+    for ours, theirs in zip(found.values(), wanted, strict=True):
+        np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32), name)

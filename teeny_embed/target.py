@@ -28,7 +28,7 @@ class Memory:
 
     name: str
     role: str
-    """"code" (flash: vectors, code, constants) or "data" (RAM: stack, state, arena)."""
+    """"code" (flash: vectors, code), "constants" (theirs, if not that of the code) or "data" (RAM)."""
     origin: int
     length: int
 
@@ -66,8 +66,9 @@ class Board:
     setup: tuple[RegisterWrite, ...]
 
     def memory(self, role: str) -> Memory:
-        """The memory that code ("code") or variables ("data") are linked to."""
-        return next(memory for memory in self.memories if memory.role == role)
+        """The memory that code, constants or data are linked to."""
+        roles = ("constants", "code") if role == "constants" else (role,)
+        return next(memory for each in roles for memory in self.memories if memory.role == each)
 
 
 @dataclass(frozen=True)

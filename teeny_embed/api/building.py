@@ -115,11 +115,11 @@ def _check_fit(target: Target, planned: Plan, module: Module) -> None:
     """Refuses what cannot fit the target's memories, with the table of who takes what."""
     stack_bytes = target.board.stack_bytes if target.board else 0
     needed = {
-        "code": module.constant_bytes,
+        "constants": module.constant_bytes,
         "data": stack_bytes + module.interface.state_bytes + module.interface.arena_bytes,
     }
     for role, byte_count in needed.items():
-        memory = next((m for m in target.memories if m.role == role), None)
+        memory = target.board.memory(role) if target.board and target.memories else None
         if memory is not None and byte_count > memory.length:
             raise PlanError(
                 f"{module.name} needs {byte_count:,} bytes of {memory.name} and {target.name} has "

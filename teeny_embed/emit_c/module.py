@@ -395,6 +395,8 @@ class _Builder:
         own = [(x, "x", "in"), (step.outputs[0].buffer, "y", "out")]
         own += [(step.scratch, "scratch", "scratch")] if step.scratch is not None else []
         found = [self._parameter(entry, b, entry.storage[b], name, role) for b, name, role in own]
+        if packed.first:
+            found[0] = replace(found[0], argument=f"{found[0].argument} + {packed.first}")
         layer = layer_name(step.sources[0].name)
         for role, values in packed.tables.items():
             c_type = C_TYPES[values.dtype.name]

@@ -35,8 +35,10 @@ def _own(q: Quantized) -> Packed | None:
         return None
     if max(-q.least, q.greatest) >= 1 << 30:  # twice a sum is computed
         return None
+    if q.result == "int16":
+        return _linear_16(q) if q.dense and q.groups == 1 and q.filters >= _AT_ONCE else None
     if q.groups == 1:
-        if q.kernel == q.stride == (1, 1) and _in_place(q) and paired.pixels(q) < 3:
+        if q.dense and paired.pixels(q) < 3:
             return _linear(q) if q.filters > _AT_ONCE else None  # widening x once pays if it is read again
         return _dot(q) if q.filters > 1 else None
     depthwise = q.groups == q.channels and q.kernel == (_ROWS, 3) and q.dilation == (1, 1)
@@ -115,22 +117,47 @@ def _pairs(q: Quantized, weights: Table, filters: list[int]) -> Table:
 
 def _linear(q: Quantized) -> Packed:
     depth, padded = -(-q.channels // 4), -(-q.filters // 4) * 4
-    missing = padded - q.filters
-    flat = np.pad(q.filter.reshape(q.filters, -1), ((0, missing), (0, 4 * depth - q.channels)))
-    own = flat.reshape(padded // 4, 4, depth, 4).transpose(0, 2, 1, 3)
-    bias = np.pad(2 * q.bias, (0, missing))
-    stream = np.concatenate([words(bias).reshape(-1, 16), _bytes(own).reshape(-1, 16 * depth)], axis=1)
-    each = paired.each_has_its_scale(q)
-    multiplier, shift = (np.pad(a, (0, missing), "edge") if each else a[:1] for a in (q.multiplier, q.shift))
-    head = words([depth, padded // 4, _origin(q), int(each), stream.size, stream.size + 4 * multiplier.size])
-    table = np.concatenate([head, stream.reshape(-1), words(multiplier), _bytes(shift - 1)])
+    table = _fours(q, [*range(q.filters), *[-1] * (padded - q.filters)])
     copied = 8 * depth if q.channels % 4 else 0
-    spill = 8 * depth + (4 * depth if copied else 0) if missing else 0
+    spill = 8 * depth + (4 * depth if copied else 0) if padded > q.filters else 0
     values = _values(q) | {"depth": depth, "padded": padded, "copied": copied, "spill": spill}
-    scratch = 8 * depth + (4 * depth if copied else 0) + (padded if missing else 0)
+    scratch = 8 * depth + (4 * depth if copied else 0) + (padded if spill else 0)
     runs = ("dsp_runs",) if copied or spill else ()
     micro = (*runs, "dsp_expand", "dsp_linear")
     return _packed(q, "dsp_linear_node", micro, scratch, tables={"layer": table}, values=values)
+
+
+def _linear_16(q: Quantized) -> Packed | None:
+    """The last filters, where four do not divide them, are computed with three that come before once more."""
+    if q.output_zero_point or (q.low, q.high) != (-(1 << 15), (1 << 15) - 1):
+        return None
+    depth = -(-q.channels // 4)
+    copied = 8 * depth if q.channels % 4 else 0
+    tables = {"layer": _fours(q, list(range(q.filters // 4 * 4)))}
+    if q.filters % 4:
+        tables["last"] = _fours(q, list(range(q.filters - 4, q.filters)))
+    values = {
+        "channels": q.channels, "filters": q.filters, "total": paired.pixels(q), "depth": depth,
+        "copied": copied,
+    }  # fmt: skip
+    micro = ("dsp_common", *(("dsp_runs",) if copied else ()), "dsp_expand", "dsp_linear_16")
+    scratch = 8 * depth + (4 * depth if copied else 0)
+    return Packed("dsp_linear_16_node", micro, scratch, "int8", tables=tables, values=values)
+
+
+def _fours(q: Quantized, filters: list[int]) -> Table:
+    """The layer of `filters`, four by four; -1 stands for none."""
+    depth = -(-q.channels // 4)
+    flat = np.pad(q.filter.reshape(q.filters, -1), ((0, 1), (0, 4 * depth - q.channels)))
+    own = flat[filters].reshape(-1, 4, depth, 4).transpose(0, 2, 1, 3)
+    bias = np.pad(2 * q.bias, (0, 1))[filters]
+    stream = np.concatenate([words(bias).reshape(-1, 16), _bytes(own).reshape(-1, 16 * depth)], axis=1)
+    each = paired.each_has_its_scale(q)
+    multiplier, shift = (a[filters] if each else a[:1] for a in (q.multiplier, q.shift))
+    head = words([
+        depth, len(filters) // 4, _origin(q), int(each), stream.size, stream.size + 4 * multiplier.size,
+    ])  # fmt: skip
+    return np.concatenate([head, stream.reshape(-1), words(multiplier), _bytes(shift - 1)])
 
 
 def _bytes(values: Any) -> Table:

@@ -25,6 +25,8 @@ _PLANE_BYTES = 4096
 
 def pack(q: Quantized) -> Packed | None:
     """The kernel for `q`, or None."""
+    if q.result != "int8":
+        return None
     q = replace(q, shift=np.where(q.multiplier == 0, 1, q.shift))  # 0 at any shift
     least_shift = 0 if _positive(q) else 1
     if np.any((q.shift < least_shift) | (q.shift > 31)) or max(-q.least, q.greatest) >= 1 << 31:
@@ -51,13 +53,12 @@ def _dot(q: Quantized) -> Packed:
         and (q.out_height - 1) * q.stride[0] < q.height
         and (q.out_width - 1) * q.stride[1] < q.width
     )
-    dense = in_place and q.stride == (1, 1) and (q.height, q.width) == (q.out_height, q.out_width)
     pixels = q.batch * q.out_height * q.out_width
     one_scale = np.unique(q.multiplier).size == np.unique(q.shift).size == 1
-    if dense and pixels <= 2 and one_scale and q.filters % 8 == 0:
+    if q.dense and pixels <= 2 and one_scale and q.filters % 8 == 0:
         return _linear(q, pixels)
     if in_place and q.filters % 4 == 0:
-        return _pointwise(q, dense)
+        return _pointwise(q, q.dense)
     return _gathered(q)
 
 

@@ -31,7 +31,7 @@ SUMS = 100
 def pack(q: Quantized) -> Packed | None:
     """The kernel for `q`: several pixels, one pixel, or channel by channel. None if no bound is proven."""
     q = with_constants(q)
-    if not _fits(q):
+    if q.result != "int8" or not _fits(q):
         return None
     if q.groups == 1:
         several = q.out_height * q.out_width >= 4 or (_pointwise(q) and pixels(q) >= 4)
@@ -88,7 +88,7 @@ def pixels(q: Quantized) -> int:
 
 
 def _pointwise(q: Quantized) -> bool:
-    return q.kernel == (1, 1) and q.stride == (1, 1) and q.padding == (0, 0) and q.groups == 1
+    return q.dense and q.groups == 1
 
 
 def _tables(q: Quantized, weights: Table) -> Mapping[str, Table]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim
-from teeny_embed.graph.interval import Accumulator, accumulator_interval, elements_at
+from teeny_embed.graph.interval import Accumulator, accumulator_interval, bound, elements_at, limits
 from teeny_embed.graph.op import REGISTRY
 from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.scalar import Scalar
@@ -30,7 +30,7 @@ Pack = Callable[["Quantized"], "Packed | None"]
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """An int8 convolution with a constant filter, requantised per output channel to int8 by rule `tflite`.
+    """An int8 convolution with a constant filter, requantised per output channel by rule `tflite`.
 
     Input [batch, height, width, channels], filter [filters, kernel..., channels / groups], output [batch,
     out_height, out_width, filters], all row-major. N rows of a linear layer are N pixels of a 1x1
@@ -65,7 +65,20 @@ class Quantized:
     least: int
     greatest: int
     """No accumulator, and no partial sum of one, leaves this interval."""
+    result: str
+    """Type of the results: int8 or int16."""
+    first: int
+    """Elements of `x` before the input, which is a part of it."""
     x: Buffer
+
+    @property
+    def dense(self) -> bool:
+        """Whether the outputs are made of the pixels of the input, of one each and in their order."""
+        return (
+            self.kernel == self.stride == (1, 1)
+            and self.padding == (0, 0)
+            and (self.height, self.width) == (self.out_height, self.out_width)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +100,10 @@ class Packed:
     values: Mapping[str, Any] = field(default_factory=dict)
     rounding: str = "tflite"
     """The rule by which sums are requantised: a name in graph/requantize.py."""
+    first: int = 0
+    """Elements of x before the first one that is read."""
     accumulator: Accumulator | None = None
-    """Set by `packed_for`."""
+    """Both are set by `packed_for`."""
 
 
 # ---- Passes -------------------------------------------------------------------------------------------
@@ -149,7 +164,7 @@ def packed_for(step: Step, pack: Pack) -> Packed | None:
     packed = pack(q) if q is not None else None
     if q is None or packed is None:
         return None
-    return replace(packed, accumulator=Accumulator("int32", q.least, q.greatest))
+    return replace(packed, first=q.first, accumulator=Accumulator("int32", q.least, q.greatest))
 
 
 # ---- Recognising --------------------------------------------------------------------------------------
@@ -174,9 +189,9 @@ _ACCUMULATOR = s.var("sum", "int32")
 
 
 def _requantized_value(step: Step) -> Scalar | None:
-    """The first value that the epilogue computes as cast(clamp(requantize(sum) + zero point), int8)."""
+    """The first int8 or int16 that the epilogue computes as cast(clamp(requantize(sum) + zero point))."""
     for node in s.walk([o.value for o in step.outputs]):
-        if node.op == "cast" and node.dtype == "int8" and _epilogue(step, node) is not None:
+        if node.op == "cast" and node.dtype in ("int8", "int16") and _epilogue(step, node) is not None:
             return node
     return None
 
@@ -205,21 +220,20 @@ def _epilogue(step: Step, value: Scalar) -> _Epilogue | None:
     finish = s.substitute(value, {calls[0]: _ACCUMULATOR})
     if s.leaves(finish) != [_ACCUMULATOR]:
         return None
-    zero_point, low, high = _clamp_of(finish)
-    if finish is not _clamp(zero_point, low, high):
+    zero_point, low, high = _clamp_of(finish.args[0])
+    if finish is not s.cast(_clamp(zero_point, low, high), value.dtype):
         return None
     return _Epilogue(bias, multiplier, shift, zero_point, low, high)
 
 
 def _clamp_of(finish: Scalar) -> tuple[int, int, int]:
     """Zero point and bounds if `finish` adds one and clamps; else anything."""
-    probes = np.arange(-1024, 1025, dtype=np.int32)
-    results = s.evaluate(finish, {_ACCUMULATOR: probes}).astype(np.int32)
-    low, high = int(results[0]), int(results[-1])
-    inner = np.flatnonzero((results > low) & (results < high))
-    if not inner.size:
-        return 0, low, high
-    return int(results[inner[0]] - probes[inner[0]]), low, high
+    low, high = limits("int32")
+    while (found := bound(finish)) is not None:
+        finish, at_least, at_most = found
+        low, high = max(low, at_least), min(high, at_most)
+    constant = finish.args[1] if finish.op == "add" else s.const(0, "int32")
+    return (int(constant.attr) if constant.op == "const" else 0), low, high
 
 
 def _clamp(zero_point: int, low: int, high: int) -> Scalar:
@@ -227,7 +241,7 @@ def _clamp(zero_point: int, low: int, high: int) -> Scalar:
     least, greatest = (REGISTRY[name].scalar for name in ("minimum", "maximum"))
     assert least is not None and greatest is not None
     shifted = _ACCUMULATOR + zero_point if zero_point else _ACCUMULATOR
-    return s.cast(greatest(least(shifted, s.const(high, "int32")), s.const(low, "int32")), "int8")
+    return greatest(least(shifted, s.const(high, "int32")), s.const(low, "int32"))
 
 
 def _product(step: Step) -> tuple[str, str, int] | None:
@@ -280,6 +294,8 @@ class _Axes:
     """Fold dims that run through the channels of one pixel."""
     outer: str | None
     """The output dim that only the filter knows."""
+    first: int
+    """Elements of x before the pixels."""
     x: Read
     w: Read
 
@@ -306,6 +322,7 @@ class _Axes:
             axes.pop()
         if any(set(i.dims) & {*inner, *shared} for i, _ in axes):
             return None
+        first, axes = _from_first_pixel(axes, prod(x.shape))
         pixels = [_pixel_axis(step, i, e) for i, e in axes]
         found = [p for p in pixels if p is not None]
         if len(found) != len(pixels) or len(found) > 3:
@@ -329,6 +346,7 @@ class _Axes:
             shared[0] if shared else None,
             tuple(inner),
             own[0] if own else None,
+            first,
             x,
             w,
         )
@@ -356,6 +374,8 @@ class _Axes:
         least, greatest = accumulator_interval(weights, folded, -128, 127)
         if not Accumulator("int32", least, greatest).fits:
             return None
+        if groups > 1 and min(self.rows.padding, self.columns.padding) < 0:
+            return None  # planes of depthwise kernels begin at the first pixel, or before
         extents = [sizes[a.out] if a.out else 1 for a in (self.rows, self.columns)]
         return Quantized(
             batch=sizes[self.batch] if self.batch else 1,
@@ -368,7 +388,8 @@ class _Axes:
             groups=groups, filter=weights, bias=folded.astype(np.int32),
             multiplier=multiplier.astype(np.int32), shift=-shift.astype(np.int32),
             input_zero_point=zero_point, output_zero_point=epilogue.zero_point,
-            low=epilogue.low, high=epilogue.high, least=least, greatest=greatest, x=self.x.buffer,
+            low=epilogue.low, high=epilogue.high, least=least, greatest=greatest,
+            result=step.outputs[0].buffer.type.dtype, first=self.first, x=self.x.buffer,
         )  # fmt: skip
 
 
@@ -377,6 +398,18 @@ def _whole_dim(step: Step, i: Affine, extent: int) -> str | None:
     if len(i.terms) == 1 and i == dim(i.dims[0]) and step.sizes[i.dims[0]] == extent:
         return i.dims[0]
     return None
+
+
+def _from_first_pixel(axes: list[tuple[Affine, int]], count: int) -> tuple[int, list[tuple[Affine, int]]]:
+    """Elements (of `count`) before the first one that is read, and the axes from there: of x[2, 1:] one."""
+    first = 0
+    for number, (index, extent) in enumerate(axes):
+        count //= extent
+        skipped = max(0, index.constant)
+        first += skipped * count
+        if index.terms:
+            return first, [(index - skipped, extent - skipped), *axes[number + 1 :]]
+    return first, []
 
 
 def _pixel_axis(step: Step, i: Affine, extent: int) -> _Axis | None:

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "one-dimensional": ((1, 12, 3), (4, 5, 3), {"stride": (2,), "padding": ((2, 2),)}),
     "linear": ((1, 11), (4, 11), {}),
     "linear, three rows": ((3, 11), (4, 11), {}),
+    "results of int16": ((3, 11), (4, 11), {"result": "int16"}),
     "depthwise": ((1, 6, 5, 4), (4, 3, 3, 1), {"groups": 4, "padding": ((1, 1), (1, 1))}),
     "depthwise, two filters a channel": ((1, 6, 5, 3), (6, 3, 2, 1), {"groups": 3}),
     "groups": ((1, 6, 5, 4), (6, 3, 3, 2), {"groups": 2}),
@@ -73,7 +74,7 @@ def computed(q: Quantized, x: Array) -> Array:
     values = (sums.astype(np.int32), q.multiplier, -q.shift)
     rule = RULES["tflite"]
     scaled = s.evaluate(rule.body, dict(zip(rule.parameters, values, strict=True)))
-    return np.clip(scaled + q.output_zero_point, q.low, q.high).astype(np.int8)
+    return np.clip(scaled + q.output_zero_point, q.low, q.high).astype(q.result)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,6 +90,38 @@ def test_a_quantised_convolution_is_recognised_and_says_all_that_it_computes(cas
     x = rng.integers(-128, 128, x_shape).astype(np.int8)
     (expected,) = outputs(made, x)
     np.testing.assert_array_equal(computed(found, x).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize(
+    "key, shape, first, extents",
+    [
+        ((2,), (5, 3, 6), 36, (1, 3)),
+        ((slice(1, 3), 0), (5, 3, 6), 18, (4, 3)),
+        ((slice(1, 3), slice(1, None)), (5, 3, 6), 18, (4, 3)),
+        ((0, slice(1, 3)), (5, 3, 6), 6, (1, 2)),
+    ],
+    ids=str,
+)
+def test_a_part_of_a_tensor_begins_at_its_first_pixel(
+    key: tuple[Any, ...], shape: tuple[int, ...], first: int, extents: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(6)
+    filter_shape = (4, *(1,) * (np.empty(shape)[key].ndim - 2), 6)
+    made = schedule(lambda x: quantized_conv(x[key], filter_shape, rng), input("x", shape, "int8"))
+    found = recognize(made.steps[0])
+    assert found is not None and (found.first, (found.height, found.width)) == (first, extents)
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    (expected,) = outputs(made, x)
+    part = x.reshape(-1)[first:][: found.batch * found.height * found.width * found.channels]
+    np.testing.assert_array_equal(computed(found, part).reshape(expected.shape), expected)
+
+
+def test_windows_that_begin_inside_of_the_input_are_not_for_planes_of_channels() -> None:
+    rng = np.random.default_rng(7)
+    made = schedule(
+        lambda x: quantized_conv(x[:, :, 2:], (3, 3, 3, 1), rng, groups=3), input("x", (1, 6, 7, 3), "int8")
+    )
+    assert [recognize(step) for step in made.steps] == [None]
 
 
 def test_what_a_kernel_does_not_compute_is_not_recognised() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from support.mve import SAME
 
 KERNELS = {
+    "linear, int16": "net_dsp_linear_16(",
     "linear": "net_dsp_linear(",
     "depthwise": "net_dsp_depthwise3x3_",
     "others": "net_depthwise(",
@@ -19,6 +20,8 @@ DSP_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = 
     "linear, odd sizes": ((1, 11), (5, 11), {}),
     "linear, one filter more than four": ((1, 30), (5, 30), {}),
     "linear, seven filters of seven inputs": ((2, 7), (7, 7), {"one_scale": True}),
+    "linear, int16": ((1, 28), (80, 28), {"result": "int16"}),
+    "linear, int16, odd sizes": ((3, 11), (9, 11), {"result": "int16", "one_scale": True}),
     "three rows": ((3, 13), (70, 13), {}),
     "pointwise": ((1, 5, 5, 64), (12, 1, 1, 64), {}),
     "pointwise, odd filters": ((1, 4, 4, 8), (7, 1, 1, 8), {}),

@@ -18,9 +18,9 @@ def table(values: Array) -> Tensor:
     return constant(values, values.dtype.name)
 
 
-def clamped(x: Tensor, low: int = -128, high: int = 127) -> Tensor:
-    """int32 to int8."""
-    return call("maximum", call("minimum", x, number(high)), number(low)).astype("int8")
+def clamped(x: Tensor, low: int = -128, high: int = 127, dtype: str = "int8") -> Tensor:
+    """int32 to int8, or another type."""
+    return call("maximum", call("minimum", x, number(high)), number(low)).astype(dtype)
 
 
 def quantized_conv(
@@ -32,9 +32,13 @@ def quantized_conv(
     low: int = -128,
     high: int = 127,
     one_scale: bool = False,
+    result: str = "int8",
     **where: Any,
 ) -> Tensor:
-    """conv + bias, requantised by rule `tflite`, per channel unless `one_scale`; int8 in and out."""
+    """conv + bias, requantised by rule `tflite`, per channel unless `one_scale`; int8 in, and out.
+
+    A `result` of int16 has no zero point and any value.
+    """
     filters, depth = filter_shape[0], int(np.prod(filter_shape[1:]))
     weights = rng.integers(-127, 128, filter_shape).astype(np.int8)
     bias = rng.integers(-2000, 2000, filters).astype(np.int32)
@@ -44,4 +48,6 @@ def quantized_conv(
         multiplier[:], shift[:] = multiplier[0], shift[0]
     sums = call("conv", x, table(weights), zero_points=(input_zero_point, 0), accumulator="int32", **where)
     scaled = call("requantize", sums + table(bias), table(multiplier), table(shift))
+    if result == "int16":
+        return clamped(scaled, -(1 << 15), (1 << 15) - 1, result)
     return clamped(scaled + number(output_zero_point), low, high)

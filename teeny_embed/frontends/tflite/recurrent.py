@@ -65,9 +65,9 @@ def unidirectional_sequence_lstm(op: Operation) -> Tensor:
     outputs = []
     for time in range(times):
         from_hidden = layer.sums(hidden, HIDDEN, RECURRENT_WEIGHTS, None)
-        sums = layer.added(layer.sums(x[time], 0, INPUT_WEIGHTS, BIASES), from_hidden)
-        parts = [sums[:, gate * units : (gate + 1) * units] for gate in GATES]
-        hidden, cell = layer.step(parts, cell)
+        from_input = layer.sums(x[time], 0, INPUT_WEIGHTS, BIASES)
+        of_gates = [slice(gate * units, (gate + 1) * units) for gate in GATES]
+        hidden, cell = layer.step([layer.added(from_input[:, g], from_hidden[:, g]) for g in of_gates], cell)
         outputs.append(hidden.reshape(1, batch, units))
     for variable, value in zip(states, (hidden, cell), strict=True):
         assign(variable, value)

@@ -171,8 +171,8 @@ def lowered_bytes(instruction: Instruction) -> int:
 
 
 def is_unknown_move(mnemonic: str, operands: str) -> bool:
-    """Whether sp is written other than by adding a constant. Comparing and storing do not write it."""
-    writes = operands.startswith("sp,") and not mnemonic.startswith(("cmp", "str", "tst"))
+    """Whether sp is written other than by adding a constant. Comparisons, loads and stores do not."""
+    writes = operands.startswith("sp,") and not mnemonic.startswith(("cmp", "str", "stm", "ldm", "tst"))
     return writes and not (mnemonic.startswith("add") and "#" in operands)
 
 

@@ -2,8 +2,8 @@
 
 SMLAD multiplies two pairs of 16-bit numbers. Inputs are widened and doubled once for all filters; weights
 stay bytes and are widened while they are used. Dot products: three pixels by two filters at a time, or one
-pixel by four filters. Depthwise 3x3: a channel at a time, two neighbouring outputs, from a ring of three
-rows.
+pixel by four filters. Depthwise 3x3: a channel at a time, two neighbouring outputs, down the columns of a
+plane that holds some rows with the padding around them.
 
 All that the functions share between layers is told them by the head of a layer's table, so the code exists
 once, whatever the number of layers. What does not fit runs as on cores without these instructions.
@@ -20,7 +20,9 @@ from teeny_embed.kernels.mve import columns, words
 from teeny_embed.kernels.quantized import Packed, Quantized, Table
 
 _ROWS = 3
-"""Of the ring, and of the filters that it is for."""
+"""Of depthwise filters."""
+_PLANE_BYTES = 2048
+"""Of a plane, if one row of outputs needs no more."""
 _AT_ONCE = 4
 """Filters of a linear layer that are computed together."""
 
@@ -41,10 +43,21 @@ def _own(q: Quantized) -> Packed | None:
         if q.dense and paired.pixels(q) < 3:
             return _linear(q) if q.filters > _AT_ONCE else None  # widening x once pays if it is read again
         return _dot(q) if q.filters > 1 else None
-    depthwise = q.groups == q.channels and q.kernel == (_ROWS, 3) and q.dilation == (1, 1)
-    if depthwise and q.stride[0] <= _ROWS and q.stride[1] <= 2 and q.out_width > 1:
-        return _depthwise(q)
-    return None
+    return _depthwise(q) if _has_plane(q) else None
+
+
+def _has_plane(q: Quantized) -> bool:
+    """Whether q is a depthwise 3x3 convolution, and each window has a row and a column of inputs."""
+    if q.groups != q.channels or q.kernel != (_ROWS, 3) or q.dilation != (1, 1):
+        return False
+    extents = zip((q.height, q.width), (q.out_height, q.out_width), q.stride, q.padding, strict=True)
+    inside = all(before < 3 and (out - 1) * s - before < extent for extent, out, s, before in extents)
+    return inside and q.stride in ((1, 1), (1, 2), (2, 2), (3, 2))
+
+
+def _positive(q: Quantized) -> bool:
+    """Whether negative results become the least value, so that ties among them do not matter."""
+    return q.low >= q.output_zero_point and int(q.shift.max()) <= 20
 
 
 def _in_place(q: Quantized) -> bool:
@@ -168,23 +181,37 @@ def _bytes(values: Any) -> Table:
 
 
 def _depthwise(q: Quantized) -> Packed:
-    stride, before = q.stride[1], q.padding[1]
-    width = stride * ((q.out_width - 1) // 2) + 1 + stride  # words of a row of the ring
-    used = min(q.width, 2 * width - before)
-    layer = words([
-        q.height, q.width * q.channels, q.channels, q.out_height, 12 * stride * (q.out_width // 2),
-        q.out_width % 2, q.filters, _origin(q), q.stride[0], q.padding[0], 12 * (before // 2), before % 2,
-        used, 3 * width, q.input_zero_point, q.out_width, q.width, before,
-    ])  # fmt: skip
+    """Weights and scales in the order [filter of a channel][channel]."""
+    stride, (above, before) = q.stride[0], q.padding
+    pairs = q.out_width // 2 if q.stride[1] == 1 else 0
+    others = q.out_width - 2 * pairs
+    columns = pairs + others + 1
+    fitting = (_PLANE_BYTES // (4 * columns) - _ROWS) // stride + 1
+    together = min(max(1, fitting), q.out_height)
+    column = 4 * ((together - 1) * stride + _ROWS)  # bytes of one in the plane
+    half = before % 2
+    used = min(q.width, 2 * columns - before) - half
+    y_row = q.out_width * q.filters
+    multiple = q.filters // q.channels
+    layer = [
+        q.channels, q.width * q.channels, q.filters, y_row, multiple, _origin(q),
+        column, before // 2 * column, half, used // 2, used % 2,
+        pairs, 2 * q.filters - together * y_row, others, q.filters - together * y_row,
+        column - 4 * stride * together, 4 * stride * together, 4 * stride,
+        columns * column // 4, q.input_zero_point, q.height, q.out_height, together, above,
+    ]  # fmt: skip
+    order = np.arange(q.filters).reshape(q.channels, multiple).T.reshape(-1)
     filters = np.concatenate([q.filter.reshape(-1, 9), q.shift[:, None] - 1], axis=1)
     tables = {
-        "layer": layer,
-        "scales": np.stack([2 * q.bias, q.multiplier], axis=1).reshape(-1),
-        "filters": filters.astype(np.int8).reshape(-1),
+        "layer": np.asarray(layer, np.int32),
+        "scales": np.stack([2 * q.bias, q.multiplier], axis=1)[order].reshape(-1),
+        "filters": filters[order].astype(np.int8).reshape(-1),
     }
-    window = f"dsp_depthwise3x3_{stride}"
+    window = "dsp_depthwise3x3" + ("_positive" if _positive(q) else "")
     values = _values(q) | {
-        "window": window, "batch": q.batch, "multiple": q.filters // q.channels,
-        "image": q.height * q.width * q.channels, "out_image": q.out_height * q.out_width * q.filters,
+        "window": window, "batch": q.batch, "multiple": multiple,
+        "image": q.height * q.width * q.channels, "out_image": q.out_height * y_row,
     }  # fmt: skip
-    return _packed(q, "dsp_depthwise_node", ("dsp_ring", window), 12 * width, tables=tables, values=values)
+    return _packed(
+        q, "dsp_depthwise_node", ("dsp_plane", window), columns * column, tables=tables, values=values
+    )

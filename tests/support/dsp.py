@@ -9,7 +9,7 @@ from support.mve import SAME
 KERNELS = {
     "linear, int16": "net_dsp_linear_16(",
     "linear": "net_dsp_linear(",
-    "depthwise": "net_dsp_depthwise3x3_",
+    "depthwise": "net_dsp_depthwise3x3",
     "others": "net_depthwise(",
 }
 """The function that runs cases whose names begin so; net_dsp_dot( all others."""
@@ -49,15 +49,25 @@ DSP_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = 
     "depthwise, stride 2, odd": (
         (1, 9, 9, 8), (8, 3, 3, 1), {"groups": 8, "padding": SAME, "stride": (2, 2)},
     ),
-    "depthwise, stride 3 and 1": (
-        (1, 11, 6, 3), (3, 3, 3, 1), {"groups": 3, "stride": (3, 1), "padding": SAME},
+    "depthwise, stride 3 and 2": (
+        (1, 11, 6, 3), (3, 3, 3, 1), {"groups": 3, "stride": (3, 2), "padding": SAME},
     ),
-    "depthwise, padded by three": (
-        (1, 2, 4, 3), (3, 3, 3, 1), {"groups": 3, "padding": ((3, 3), (3, 2))},
+    "depthwise, in planes of some rows": (
+        (1, 40, 39, 2), (2, 3, 3, 1), {"groups": 2, "padding": ((2, 2), (2, 2))},
     ),
-    "depthwise, one column": ((1, 6, 1, 8), (8, 3, 3, 1), {"groups": 8, "padding": ((1, 1), (2, 2))}),
+    "depthwise, one column": ((1, 6, 1, 8), (8, 3, 3, 1), {"groups": 8, "padding": SAME}),
+    "depthwise, one pixel": ((1, 1, 1, 4), (4, 3, 3, 1), {"groups": 4, "padding": SAME}),
+    "depthwise, three columns of one": (
+        (1, 6, 1, 8), (8, 3, 3, 1), {"groups": 8, "padding": ((1, 1), (2, 2))},
+    ),
     "depthwise, two filters a channel, two images": (
         (2, 6, 5, 3), (6, 3, 3, 1), {"groups": 3, "padding": SAME},
+    ),
+    "others, stride 3 and 1": (
+        (1, 11, 6, 3), (3, 3, 3, 1), {"groups": 3, "stride": (3, 1), "padding": SAME},
+    ),
+    "others, padded by three": (
+        (1, 2, 4, 3), (3, 3, 3, 1), {"groups": 3, "padding": ((3, 3), (3, 2))},
     ),
     "others, 3x2": ((1, 7, 6, 10), (10, 3, 2, 1), {"groups": 10}),
 }  # fmt: skip

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.mve import MVE_CASES, assert_equals_numpy, quantized_program
+from support.mve import MAP_CASES, MVE_CASES, assert_equals_numpy, map_program, quantized_program
 from support.runners import Place
-from teeny_embed.api import build
+from teeny_embed.api import Program, build
 
 PLACES = (
     Place("cortex-m55"),
@@ -20,7 +20,10 @@ IN_EVERY_RUN = ("linear", "pointwise", "padded, stride 2", "depthwise, 16 channe
 
 
 def run(case: str, positive: bool, place: Place, folder: Path) -> None:
-    program = quantized_program(*MVE_CASES[case], positive=positive)
+    check(quantized_program(*MVE_CASES[case], positive=positive), place, folder)
+
+
+def check(program: Program, place: Place, folder: Path) -> None:
     with place.runner(build(program, place.target, folder / "c"), folder / "firmware") as runner:
         assert_equals_numpy(program, runner)
 
@@ -37,3 +40,15 @@ def test_assembly_equals_numpy(case: str, positive: bool, tmp_path: Path) -> Non
 @pytest.mark.parametrize("case", MVE_CASES)
 def test_all_cases_under_all_compilers(case: str, positive: bool, place: Place, tmp_path: Path) -> None:
     run(case, positive, place, tmp_path)
+
+
+@pytest.mark.parametrize("case", MAP_CASES)
+def test_maps_equal_numpy(case: str, tmp_path: Path) -> None:
+    check(map_program(*MAP_CASES[case]), PLACES[0], tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("place", PLACES[1:], ids=str)
+@pytest.mark.parametrize("case", MAP_CASES)
+def test_all_maps_under_all_compilers(case: str, place: Place, tmp_path: Path) -> None:
+    check(map_program(*MAP_CASES[case]), place, tmp_path)

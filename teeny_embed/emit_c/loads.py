@@ -125,6 +125,10 @@ class Loads:
             return f"({element} != 0u)"
         name = self.names.unique(f"{pointer}_at")
         if site.vector is not None and site.vector.dim in read.dims():
+            if dtype != "float32":
+                loaded = f"{self.module}_load_{dtype}(&{element})"
+                target.append(f"const {self.module}_int32x4_t {name} = {loaded};")
+                return name
             lanes = site.vector.lanes
             target.append(f"{self.module}_lanes{lanes}_t {name};")
             target.append(f"{self.module}_load{lanes}(&{element}, &{name});")

@@ -14,7 +14,7 @@ from teeny_embed.emit_c.formula import formulas
 from teeny_embed.emit_c.interface import Argument, EntryPoint, Interface
 from teeny_embed.emit_c.literals import C_TYPES
 from teeny_embed.emit_c.names import Names, argument_names, identifier, layer_name
-from teeny_embed.emit_c.nest import Segment, segments
+from teeny_embed.emit_c.nest import Segment, integer_segments, segments
 from teeny_embed.emit_c.scalar_printer import function_definition
 from teeny_embed.emit_c.scatter import ScatterNest, scatter_nest
 from teeny_embed.emit_c.state import StateMember, Table, Tables, drawn_element, state_bytes, state_members
@@ -66,6 +66,8 @@ class NodeFunction:
     """ "train_step node 3" for every call."""
     accumulator: Accumulator | None = None
     """Of all calls together; None unless this is a contraction of small integers."""
+    integers: tuple[Segment, ...] = ()
+    """The body in vectors of int32, which stands in its place where there are such instructions."""
 
 
 @dataclass(frozen=True)
@@ -319,6 +321,7 @@ class _Builder:
         choice = self.choices[step]
         accumulator = accumulator_of(step) if choice.packed is None else choice.packed.accumulator
         parts: tuple[Segment, ...] | ScatterNest | Packed
+        integers: tuple[Segment, ...] = ()
         text: Any
         if choice.packed is not None:
             parts, parameters = choice.packed, self._kernel_parameters(entry, step, choice.packed)
@@ -328,6 +331,7 @@ class _Builder:
             printed = self.printed[step]
             printed, firsts = _from_first_element(printed, entry) if choice.scatter is None else (printed, {})
             parts = self._body(printed, choice, pointers, self.intervals[step])
+            integers = integer_segments(printed, choice, self.name, pointers, self.intervals[step])
             parameters = self._parameters(entry, printed, pointers, firsts)
             text = parts
         key = repr(([p.declaration for p in parameters], text))
@@ -341,7 +345,7 @@ class _Builder:
             accumulator = accumulator.hull(known.accumulator)
         self.nodes[key] = NodeFunction(
             name, step.title, layers, where, parameters, parts, choice.kernel, step.macs,
-            tuple(formulas(step, pointers)), uses, accumulator,
+            tuple(formulas(step, pointers)), uses, accumulator, integers,
         )  # fmt: skip
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 

@@ -15,7 +15,12 @@ from teeny_embed.emit_c.literals import C_TYPES, literal
 from teeny_embed.emit_c.loads import Loads, Offset, Site, Snapshot, Values
 from teeny_embed.emit_c.names import Names
 from teeny_embed.emit_c.scalar_printer import ScalarPrinter, stored
-from teeny_embed.emit_c.vector_printer import VectorPrinter, in_vectors
+from teeny_embed.emit_c.vector_printer import (
+    IntegerVectorPrinter,
+    VectorPrinter,
+    in_integer_vectors,
+    in_vectors,
+)
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, dim, row_major
 from teeny_embed.graph.interval import Intervals
@@ -71,6 +76,15 @@ def _ranges(step: Step, choice: Choice, d: str, extent: int) -> list[Range]:
     return parts + ([Range(whole, extent, extent - whole, True, rest)] if rest else [])
 
 
+def integer_segments(
+    step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str], intervals: Intervals
+) -> tuple[Segment, ...]:
+    """The same in vectors of integers; none where they cannot compute it."""
+    if choice.integers is None or not in_integer_vectors([o.value for o in step.outputs], intervals):
+        return ()
+    return segments(step, Choice(choice.kernel, vector=choice.integers), module, pointers, intervals)
+
+
 class _Builder:
     """One segment under construction."""
 
@@ -106,10 +120,12 @@ class _Builder:
     def segment(self) -> Segment:
         if self.step.folds:
             self._fold()
-        if self.vector is not None:
+        if self.vector is None:
+            self._finish()
+        elif self.step.folds:
             self._finish_lanes(self.vector)
         else:
-            self._finish()
+            self._finish_integers(self.vector)
         return self.result
 
     def _accumulators(self, prefix: str, number: int) -> Values:
@@ -289,6 +305,32 @@ class _Builder:
                 target = f"&{lanes}, {block.first_lane}, {block.end_lane}, &{self._target(output, offset)}"
                 part.finish.append(f"{self.module}_store{vector.lanes}({target});")
             self.loads.restore(before)
+
+    def _finish_integers(self, vector: Vector) -> None:
+        """A map in lanes of int32. Lanes that are computed again, at the end of the dim, are not stored."""
+        part = self.result
+        reads = self.step.epilogue_reads()
+        (block,), (offset,) = self.ranges[vector.dim].blocks, self.positions
+        known = self.loads.values(reads, offset, Site(part.outer, part.head, part.finish, vector))
+        leaves = {s.var(n, r.buffer.type.dtype): vector.dim in r.dims() for n, r in reads.items()}
+        vectors = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if in_lanes}
+        numbers = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if not in_lanes}
+        printer = IntegerVectorPrinter(self.module, vectors, numbers, self.loads.temporary)
+        values = printer.print([o.value for o in self.step.outputs])
+        part.finish += printer.lines
+        stores = []  # all values come before them
+        for output, value in zip(self.step.outputs, values, strict=True):
+            lanes, dtype = self.loads.names.unique("lanes"), output.buffer.type.dtype
+            part.finish.append(f"const {self.module}_int32x4_t {lanes} = {value};")
+            stores.append((lanes, dtype, output))
+        for lanes, dtype, output in stores:
+            if block.first_lane == 0:
+                target = self._target(output, offset)
+                part.finish.append(f"{self.module}_store_{dtype}({lanes}, &{target});")
+                continue
+            for lane in range(block.first_lane, block.end_lane):
+                target = self._target(output, {**offset, vector.dim: block.offset + lane})
+                part.finish.append(f"{target} = ({C_TYPES[dtype]}){lanes}[{lane}];")
 
     def _store(self, known: Mapping[Scalar, str], offset: Offset) -> None:
         """Computes and stores every output of one position; all values before the first store."""

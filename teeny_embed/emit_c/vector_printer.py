@@ -1,4 +1,4 @@
-"""Scalar expressions over all lanes of a vector at once, as C statements for GNU vector types."""
+"""Scalar expressions over all lanes of a vector at once, as C for GNU vector types."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from teeny_embed.emit_c.literals import literal
 from teeny_embed.graph import scalar as s
+from teeny_embed.graph.interval import Intervals, bound, limits
 from teeny_embed.graph.scalar import Scalar
 
 _ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
@@ -58,3 +59,117 @@ class VectorPrinter:
             return f"{a} {_ARITHMETIC[node.op]} {b}"
         number = self._numbers[node] if node.op == "var" else literal(node.attr, node.dtype, self.module)
         return f"{number} - ({self.module}_v{self.lanes}_t){{0.0f}}"  # in every lane; -0 stays -0
+
+
+# ---- Integers -------------------------------------------------------------------------------------------
+
+_LANE_TYPES = ("int8", "int16", "int32")
+_LANE_FUNCTIONS = ("high_product", "saturate_int8", "saturate_int16")
+
+
+def in_integer_vectors(values: Sequence[Scalar], known: Intervals) -> bool:
+    """Whether lanes of int32 can compute `values`, as most quantised arithmetic, and nothing wraps."""
+    inner = [value.args[0] if _is_narrowing(value) else value for value in values]
+    return all(_is_integer_vector(node) and not known.wraps(node) for node in _computed(inner))
+
+
+def _computed(values: Sequence[Scalar]) -> list[Scalar]:
+    """The operations and leaves of `values`, without the comparisons of clamps."""
+    return [node for node in s.walk(values) if node.op not in ("less", "less_equal")]
+
+
+def _is_narrowing(value: Scalar) -> bool:
+    """A cast that storing does, which keeps the low bits."""
+    return value.op == "cast" and value.args[0].dtype in _LANE_TYPES
+
+
+def _is_integer_vector(node: Scalar) -> bool:
+    if node.op in ("var", "const"):
+        return node.dtype in _LANE_TYPES
+    if node.op == "cast":
+        return node.dtype == "int32" and node.args[0].dtype in _LANE_TYPES
+    if node.op == "call":
+        return node.attr.name in _LANE_FUNCTIONS
+    if node.op == "select":
+        return bound(node) is not None
+    if node.op in ("shift_left", "shift_right") and node.args[1].op != "const":
+        return False
+    return node.dtype == "int32" and node.op in ("add", "subtract", "multiply", "shift_left", "shift_right")
+
+
+class IntegerVectorPrinter:
+    """Prints values of four lanes of int32. Those used more than once become constants in `lines`.
+
+    `vectors` names leaves that have a value in each lane, `numbers` those that all lanes share.
+    """
+
+    def __init__(
+        self, module: str, vectors: Mapping[Scalar, str], numbers: Mapping[Scalar, str],
+        temporary: Callable[[], str],
+    ) -> None:  # fmt: skip
+        self.module, self.temporary = module, temporary
+        self.lines: list[str] = []
+        self._numbers, self._texts = numbers, dict(vectors)
+        self._uses: dict[Scalar, int] = {}
+        self._infix: set[str] = set()
+        """Texts that stand in parentheses beside another operator."""
+
+    def print(self, roots: Sequence[Scalar]) -> list[str]:
+        """The roots' expressions; what they share is appended to `lines`."""
+        roots = [root.args[0] if _is_narrowing(root) else root for root in roots]
+        for node in _computed(roots):
+            for arg in node.args:
+                self._uses[arg] = self._uses.get(arg, 0) + 1
+        return [self._text(root) for root in roots]
+
+    def _text(self, node: Scalar) -> str:
+        if node not in self._texts:
+            text = self._operation(node)
+            if self._uses.get(node, 0) > 1 and node.args and node.op != "cast":
+                name = self.temporary()
+                self.lines.append(f"const {self.module}_int32x4_t {name} = {text};")
+                text = name
+            self._texts[node] = text
+        return self._texts[node]
+
+    def _operand(self, node: Scalar) -> str:
+        """The text of `node` beside an operator."""
+        text = self._text(node)
+        return f"({text})" if text in self._infix else text
+
+    def _operation(self, node: Scalar) -> str:
+        if (number := self._number(node)) is not None:
+            return self._call("all", number)
+        if node.op == "cast":
+            return self._text(node.args[0])
+        if node.op == "call":
+            return self._call(node.attr.name, *map(self._text, node.args))
+        if node.op == "select":
+            return self._clamped(node)
+        a, b = node.args
+        if node.op == "shift_left":
+            text = f"{self._operand(a)} * {1 << b.attr}"
+        elif node.op == "shift_right":
+            text = f"{self._operand(a)} >> {b.attr}"
+        elif node.op == "add" and (number := self._number(b)) is not None:
+            return self._call("add", self._text(a), number)
+        else:
+            text = f"{self._operand(a)} {_ARITHMETIC[node.op]} {self._operand(b)}"
+        self._infix.add(text)
+        return text
+
+    def _clamped(self, node: Scalar) -> str:
+        found = bound(node)
+        assert found is not None
+        x, low, high = found
+        name, number = ("minimum", high) if low == limits("int32")[0] else ("maximum", low)
+        return self._call(name, self._text(x), self._text(s.const(number, "int32")))
+
+    def _call(self, name: str, *args: str) -> str:
+        return f"{self.module}_{name}_x4({', '.join(args)})"
+
+    def _number(self, node: Scalar) -> str | None:
+        """`node` as one number, if all lanes share it."""
+        if node.op == "const":
+            return literal(node.attr, node.dtype, self.module)
+        return self._number(node.args[0]) if node.op == "cast" else self._numbers.get(node)

@@ -13,7 +13,7 @@ from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
 from teeny_embed.kernels.tiles import Group, choose_tile
-from teeny_embed.kernels.vectors import Vector, pack, vector_of
+from teeny_embed.kernels.vectors import Vector, integer_vector_of, pack, vector_of
 from teeny_embed.target import Target
 
 
@@ -31,6 +31,8 @@ class Choice:
     group: Group | None = None
     scatter: Scatter | None = None
     lanes: int = 1
+    integers: Vector | None = None
+    """The dim that vectors of int32 may run along, where an instruction set has them beside the tile."""
     packed: Packed | None = None
 
 
@@ -77,4 +79,4 @@ def choose(step: Step, target: Target) -> Choice:
     if vector is not None:
         return Choice("nest", tile=vector[1], vector=vector[0])
     tile, group = choose_tile(step, target)
-    return Choice("nest", tile, group=group)
+    return Choice("nest", tile, group=group, integers=integer_vector_of(step, target))

@@ -52,6 +52,20 @@ def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
     return _best_tile(step, name, lanes)
 
 
+def integer_vector_of(step: Step, target: Target) -> Vector | None:
+    """How a map of small integers runs in four lanes of int32 (MVE); None if it does not."""
+    if not target.has("mve") or step.folds or not step.dims:
+        return None
+    name, extent = step.dims[-1]
+    reads = step.reads.values()
+    types = {b.type.dtype for b in (*step.buffers_read(), *step.buffers_written())}
+    if extent < 4 or any(r.fill is not None for r in reads) or not types <= {"int8", "int16", "int32"}:
+        return None
+    flat = [r.flat() for r in reads]
+    lies = all(f is not None and f.coefficient(name) in (0, 1) and f.divisor == 1 for f in flat)
+    return Vector(name, 4, 1) if lies else None
+
+
 def _fills_lanes(step: Step, d: str) -> bool:
     """Whether a read moves along `d`, and each that does has eight elements there, be it by padding."""
     moving = [r for r in step.fold_reads().values() if d in r.dims()]

@@ -73,6 +73,14 @@ typedef int32_t te_status_t;
 #endif
 #endif
 
+#ifndef TE_MVE /* whether functions of integers use the vector instructions of Armv8.1-M */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE) && !defined(__ARM_BIG_ENDIAN) && !defined(TE_PORTABLE)
+#define TE_MVE 1
+#else
+#define TE_MVE 0
+#endif
+#endif
+
 #ifndef TE_VLDM /* whether one instruction loads several floating-point registers */
 #if defined(__GNUC__) && defined(__ARM_FP) && defined(__thumb__) && !defined(TE_PORTABLE)
 #define TE_VLDM 1
@@ -109,7 +117,7 @@ typedef int32_t te_status_t;
 #endif
 #endif
 
-#ifndef TE_VECTOR /* a type of several lanes; used by modules for hosts only */
+#ifndef TE_VECTOR /* a type of several lanes; used where compilers have them */
 #if defined(__GNUC__)
 #define TE_VECTOR(bytes) __attribute__((vector_size(bytes)))
 #endif

@@ -1,17 +1,21 @@
-"""Nets of one quantised convolution each, for the kernels of a core with MVE."""
+"""Nets of one quantised convolution or map each, for a core with MVE."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from support.quantized import quantized_conv
+from support.data import Array
+from support.quantized import clamped, number, quantized_conv
 from teeny_embed.api import Program
 from teeny_embed.deploy.runner import Runner
 from teeny_embed.graph import evaluate
+from teeny_embed.graph.interval import limits
 from teeny_embed.graph.lower import environment, lower
-from teeny_embed.graph.tensor import Tensor, input, trace
+from teeny_embed.graph.tensor import Tensor, call, input, trace
+from teeny_embed.graph.types import TensorType
 
 SAME = ((1, 1), (1, 1))
 MVE_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -52,6 +56,53 @@ MVE_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = 
 """Shapes of input and filter, and where the filter is applied."""
 
 
+def _rescaled(x: Tensor, multiplier: int, shift: int) -> Tensor:
+    return call("requantize", x, number(multiplier), number(shift))
+
+
+def _sum(x: Tensor, y: Tensor) -> Tensor:
+    """As TFLite adds int8 of different scales."""
+    first = _rescaled(call("shift_left", x.astype("int32") + number(7), number(20)), 1623821475, -2)
+    second = call("shift_left", y.astype("int32") - number(-128), number(19))
+    return clamped(_rescaled(first + second, 1098017566, -18) + number(5), -100, 90)
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    product = (x.astype("int32") - number(3)) * (y.astype("int32") + number(128))
+    return clamped(_rescaled(product, 1373658368, -7) + number(-4))
+
+
+def _wide(x: Tensor) -> Tensor:
+    return _rescaled(x.astype("int32") + number(12), 2000000001, -1)
+
+
+def _narrow(x: Tensor) -> Tensor:
+    """Keeps the low bits."""
+    return call("shift_right", x.astype("int32") * number(3), number(1)).astype("int8")
+
+
+def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return _sum(x, y), _wide(x)
+
+
+MAP_CASES: dict[str, tuple[tuple[tuple[str, tuple[int, ...]], ...], Callable[..., Any]]] = {
+    "sum": ((("int8", (5, 4, 8)), ("int8", (5, 4, 8))), _sum),
+    "sum, odd": ((("int8", (3, 13)), ("int8", (3, 13))), _sum),
+    "sum, a row for all": ((("int8", (3, 4, 11)), ("int8", (11,))), _sum),
+    "sum, one number for each row": ((("int8", (6, 8)), ("int8", (6, 1))), _sum),
+    "product": ((("int8", (7, 4)), ("int8", (7, 4))), _product),
+    "from 16 bits": ((("int16", (21,)),), _narrow),
+    "to 32 bits": ((("int8", (23,)),), _wide),
+    "several results": ((("int8", (9,)), ("int8", (9,))), _both),
+}
+"""Types and shapes of inputs, and what is computed of them."""
+
+
+def map_program(inputs: tuple[tuple[str, tuple[int, ...]], ...], function: Callable[..., Any]) -> Program:
+    names = [input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(inputs)]
+    return Program("net", infer=trace(function, *names))
+
+
 def quantized_program(
     x_shape: tuple[int, ...], filter_shape: tuple[int, ...], where: dict[str, Any], positive: bool
 ) -> Program:
@@ -68,15 +119,20 @@ def quantized_program(
 def assert_equals_numpy(program: Program, runner: Runner) -> None:
     """On random inputs and the extreme ones."""
     schedule = lower(program.entry_points["infer"], "infer", {})
-    (x_type,) = (b.type for b in schedule.inputs)
+    types = {b.name: b.type for b in schedule.inputs}
     rng = np.random.default_rng(2)
-    samples = [np.full(x_type.shape, v, np.int8) for v in (-128, 127)]
-    samples += [rng.integers(-128, 128, x_type.shape).astype(np.int8) for _ in range(2)]
     assert runner.reset() == 0
-    for x in samples:
-        memory = environment(schedule, {"x": x}, {})
+    for kind in ("least", "greatest", "random", "random"):
+        inputs = {name: _sample(rng, kind, t) for name, t in types.items()}
+        memory = environment(schedule, inputs, {})
         evaluate.run(schedule, memory)
-        status, found = runner.call("infer", {"x": x})
+        status, found = runner.call("infer", inputs)
         assert status == 0
         for buffer, ours in zip(schedule.outputs, found.values(), strict=True):
             np.testing.assert_array_equal(ours.reshape(memory[buffer].shape), memory[buffer])
+
+
+def _sample(rng: np.random.Generator, kind: str, type: TensorType) -> Array:
+    least, greatest = limits(type.dtype)
+    low, high = {"least": (least, least), "greatest": (greatest, greatest)}.get(kind, (least, greatest))
+    return rng.integers(low, high, type.shape, type.dtype, endpoint=True)

@@ -25,6 +25,7 @@ def requantised(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (
         clamped(call("requantize", wide, each, places) + 5),
         clamped(call("requantize", wide, number(1623821475), number(-22)), -100, 127),
+        clamped(call("requantize", wide, number(1623821475), number(-9)), -(1 << 15), (1 << 15) - 1, "int16"),
         call("requantize", wide, number((1 << 31) - 1), number(0)),
         clamped(call("requantize", fine, number(1 << 30), number(-21)) - 128),
         call("requantize", call("requantize", fine, each, number(-1)) + wide, each, number(-31)),
@@ -37,5 +38,5 @@ def test_integer_functions_give_numpys_bits(target: str, flags: tuple[str, ...],
     x, y = input("x", (7, COUNT), "int16"), input("y", (7, COUNT), "int8")
     built = api.build(api.Program("functions", infer=trace(requantised, x, y)), target, tmp_path)
     text = (tmp_path / "functions.c").read_text()
-    assert "functions_high_product(" in text and "functions_saturate_int8(" in text
+    assert all(f"functions_{name}(" in text for name in ("high_product", "saturate_int8", "saturate_int16"))
     assert api.verify(built, "qemu", flags=flags).ok

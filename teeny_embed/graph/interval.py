@@ -194,6 +194,14 @@ def _bit_or(a: Interval, b: Interval) -> tuple[Any, Any] | None:
     return np.asarray(0), np.asarray((1 << max(int(a[1].max()), int(b[1].max())).bit_length()) - 1)
 
 
+def _bit_xor(a: Interval, b: Interval) -> tuple[Any, Any] | None:
+    """By 0 or -1: x, or -1 - x."""
+    for mask, x in ((a, b), (b, a)):
+        if mask[0].min() >= -1 and mask[1].max() <= 0:
+            return np.minimum(x[0], -1 - x[1]), np.maximum(x[1], -1 - x[0])
+    return _bit_or(a, b)
+
+
 def _divide(a: Interval, b: Interval) -> tuple[Any, Any] | None:
     divisor = int(b[0].min())
     if divisor < 1 or divisor != int(b[1].max()):
@@ -263,7 +271,7 @@ _RULES: dict[str, Rule] = {
     "negative": lambda a: (-a[1], -a[0]),
     "shift_left": _shift(operator.lshift), "shift_right": _shift(operator.rshift),
     "divide": _divide, "remainder": _remainder,
-    "bit_and": _bit_and, "bit_or": _bit_or, "bit_xor": _bit_or,
+    "bit_and": _bit_and, "bit_or": _bit_or, "bit_xor": _bit_xor,
     "less": _less, "less_equal": _less_equal, "equal": _equal, "not_equal": _not_equal,
     "logical_and": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
     "logical_or": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),

@@ -7,7 +7,7 @@ left, negative to the right (TFLite's `QuantizeMultiplier`). No zero point is ad
 from __future__ import annotations
 
 from teeny_embed.graph import scalar as s
-from teeny_embed.graph.scalar import Scalar, define
+from teeny_embed.graph.scalar import Scalar, ScalarFunction, define
 
 
 def _at_least_zero(x: Scalar) -> Scalar:
@@ -89,10 +89,14 @@ def rounded_shift(x: Scalar, places: Scalar, negative: bool) -> Scalar:
     return s.shift_right(below + half, places)
 
 
-def _saturate_int8(x: Scalar) -> Scalar:
-    low, high = s.const(-128, "int32"), s.const(127, "int32")
-    most = s.select(s.less_equal(x, high), x, high)
-    return s.cast(s.select(s.less_equal(low, most), most, low), "int8")
+def _saturate(dtype: str, least: int) -> ScalarFunction:
+    def nearest(x: Scalar) -> Scalar:
+        low, high = s.const(least, "int32"), s.const(-1 - least, "int32")
+        most = s.select(s.less_equal(x, high), x, high)
+        return s.cast(s.select(s.less_equal(low, most), most, low), dtype)
+
+    return define(f"saturate_{dtype}", f"the nearest {dtype}", nearest, "int32")
 
 
-saturate_int8 = define("saturate_int8", "the nearest int8", _saturate_int8, "int32")
+SATURATE = {"int8": _saturate("int8", -(1 << 7)), "int16": _saturate("int16", -(1 << 15))}
+"""The nearest number of a type: one instruction on many cores."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teeny_embed.graph import scalar as s
-from teeny_embed.graph.interval import Intervals, bound
-from teeny_embed.graph.requantize import RULES, high_product, rounded_shift, saturate_int8
+from teeny_embed.graph.interval import Intervals, bound, limits
+from teeny_embed.graph.requantize import RULES, SATURATE, high_product, rounded_shift
 from teeny_embed.graph.scalar import Scalar
-from teeny_embed.graph.step import Output, Step
+from teeny_embed.graph.step import Index, Output, Step
 
 HALF_RANGE = 1 << 30
 
@@ -28,7 +28,12 @@ def simplified(step: Step, known: Intervals) -> Step:
     outputs = tuple(Output(o.buffer, simplify(o.value)) for o in step.outputs)
     simple = replace(step, folds=folds, outputs=outputs)
     used = simple.fold_reads() | simple.epilogue_reads()
-    return replace(simple, reads={name: read for name, read in step.reads.items() if name in used})
+    reads = {n: replace(r, index=tuple(_index(i, simplify) for i in r.index)) for n, r in step.reads.items()}
+    return replace(simple, reads={name: read for name, read in reads.items() if name in used})
+
+
+def _index(i: Index, simplify: _Simplifier) -> Index:
+    return simplify(i) if isinstance(i, Scalar) else i
 
 
 def simplified_scalar(root: Scalar, known: Intervals) -> Scalar:
@@ -56,11 +61,13 @@ class _Simplifier:
                 return found
         elif node.dtype == "int32" and node.op in ("add", "subtract", "shift_left"):
             return self._int32(node.op, *args)
-        elif node.op == "cast" and node.dtype == "int8" and args[0].dtype == "int32":
-            return self._saturated(args[0])
+        elif node.op == "cast" and node.dtype in SATURATE and args[0].dtype == "int32":
+            return self._saturated(args[0], node.dtype)
         if all(a is b for a, b in zip(args, node.args, strict=True)):
-            return node
-        return s.select(*args) if node.op == "select" else s.make(node.op, args, node.dtype, node.attr)
+            return self._chosen(node) if node.op == "select" else node
+        if node.op == "select":
+            return self._chosen(s.select(*args))
+        return s.make(node.op, args, node.dtype, node.attr)
 
     # ---- Sums and shifts: these are equal modulo 2^32, so nothing needs to be proven
 
@@ -123,25 +130,36 @@ class _Simplifier:
 
     # ---- Clamps
 
-    def _saturated(self, x: Scalar) -> Scalar:
-        """x as int8: what clamps it to that range is one function, a bound that it cannot pass is none."""
-        inner, low, high = x, -(1 << 31), (1 << 31) - 1
+    def _chosen(self, node: Scalar) -> Scalar:
+        """A bound that is never passed is none."""
+        found = bound(node)
+        if found is None:
+            return node
+        x, low, high = found
+        least, greatest = self._known.of(x)
+        return x if low <= least and greatest <= high else node
+
+    def _saturated(self, x: Scalar, dtype: str) -> Scalar:
+        """x as a small type: clamping to its range is one function, a bound that it cannot pass is none."""
+        inner, low, high = x, *limits("int32")
         while (found := bound(inner)) is not None:
             inner, at_least, at_most = found
             low, high = max(low, at_least), min(high, at_most)
+        type_low, type_high = limits(dtype)
         least, greatest = self._known.of(inner)
-        if low > high or low < -128 or high > 127:
-            return s.cast(x, "int8")
         below, above = least < low, greatest > high
+        low, high = max(low, least), min(high, greatest)
+        if low > high or low < type_low or high > type_high:
+            return s.cast(x, dtype)
         if not (below or above):
-            return s.cast(inner, "int8")
-        own_low, own_high = below and low > -128, above and high < 127
+            return s.cast(inner, dtype)
+        own_low, own_high = below and low > type_low, above and high < type_high
         if own_low and own_high:
-            return s.cast(x, "int8")
+            return s.cast(x, dtype)
         if not (own_low or own_high):
-            return saturate_int8(inner)
-        inside = s.cast(saturate_int8(inner), "int32") if below and above else inner
-        return s.cast(_at_least(inside, low) if own_low else _at_most(inside, high), "int8")
+            return SATURATE[dtype](inner)
+        inside = s.cast(SATURATE[dtype](inner), "int32") if below and above else inner
+        return s.cast(_at_least(inside, low) if own_low else _at_most(inside, high), dtype)
 
 
 def _constant_apart(x: Scalar) -> tuple[Scalar | None, int]:

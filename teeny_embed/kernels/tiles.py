@@ -105,6 +105,7 @@ def _stays_inside(step: Step, bound: Bound, d: str, position: int) -> bool:
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _SPARE_REGISTERS = 5  # of 32: one operand's value, the guard, the scheduler's room
 _MAP_TILE = 8  # outputs of a map per turn of its loop: amortises the loop's own instructions
+_MAP_OPERATIONS = 32  # of integers, per turn of it: with more their values do not stay in registers
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ def choose_tile(step: Step, target: Target) -> tuple[Tile, Group | None]:
         return {}, None
     if not step.folds:
         name, extent = step.dims[-1]
-        return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0)}, None
+        most = _map_tile(step)
+        return {name: next(t for t in (_MAP_TILE, 6, 5, 4, 3, 2, 1) if extent % t == 0 and t <= most)}, None
     if any(f.term is None for f in step.folds):
         return {}, None
     bounds = fold_bounds(step)
@@ -132,6 +134,14 @@ def choose_tile(step: Step, target: Target) -> tuple[Tile, Group | None]:
         return _grouped_tile(step, bounds, free, in_groups, target.float_registers)
     candidates = list(_candidates(step, free, target.float_registers - _SPARE_REGISTERS))
     return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile))), None
+
+
+def _map_tile(step: Step) -> int:
+    """How many outputs of a map one turn of its loop computes at most."""
+    if any(o.value.dtype.startswith("float") for o in step.outputs):
+        return _MAP_TILE  # in registers of their own
+    operations = sum(1 for node in s.walk([o.value for o in step.outputs]) if node.args)
+    return max(1, _MAP_OPERATIONS // max(1, operations))
 
 
 def group_dim(step: Step) -> str | None:

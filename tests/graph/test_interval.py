@@ -75,6 +75,12 @@ def test_a_clamp_and_a_relu_bound_what_they_are_given() -> None:
     assert Intervals({}).of(clamp) == (0, 90)
 
 
+def test_bits_that_differ_from_a_sign_bound_a_number_or_its_complement() -> None:
+    sign = s.shift_right(LEAVES["z"], s.const(31, "int32"))
+    small = s.select(s.less(LEAVES["z"], 0), 3, 90)
+    assert Intervals({}).of(s.bit_xor(small, sign)) == (-91, 90)
+
+
 # ---- Steps ------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from support.quantized import clamped, number, quantized_conv, table
 from teeny_embed.api import Program, build
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.interval import Intervals
-from teeny_embed.graph.requantize import RULES, high_product, saturate_int8
+from teeny_embed.graph.requantize import RULES, SATURATE, high_product
 from teeny_embed.graph.tensor import Tensor, call, input, trace
 from teeny_embed.kernels.integers import simplified_scalar
 
@@ -104,22 +104,34 @@ def test_any_expression_keeps_its_values() -> None:
         np.testing.assert_array_equal(s.evaluate(found, values), s.evaluate(root, values), err_msg=repr(root))
 
 
+@pytest.mark.parametrize("dtype, unit", [("int8", 1), ("int16", 256)])
 @pytest.mark.parametrize("ends", [(-(1 << 31), (1 << 31) - 1), (-500, 500), (0, 500), (-500, 3), (-90, 80)])
 @pytest.mark.parametrize("bounds", [(-128, 127), (-5, 127), (-128, 6), (-3, 100), (-300, 300), (9, 3)])
-def test_a_clamp_to_int8_keeps_its_values(bounds: tuple[int, int], ends: tuple[int, int]) -> None:
-    low, high = bounds
+def test_a_clamp_to_a_small_type_keeps_its_values(
+    bounds: tuple[int, int], ends: tuple[int, int], dtype: str, unit: int
+) -> None:
+    low, high = bounds[0] * unit, (bounds[1] + 1) * unit - 1
+    if ends[1] < 1 << 30:
+        ends = ends[0] * unit, ends[1] * unit
     inside = s.select(s.less_equal(X, s.const(high, "int32")), X, high)
-    root = s.cast(s.select(s.less_equal(s.const(low, "int32"), inside), inside, low), "int8")
+    root = s.cast(s.select(s.less_equal(s.const(low, "int32"), inside), inside, low), dtype)
     found = simplified_scalar(root, between(*ends))
     values = {X: np.unique(np.clip(accumulators(31), *ends)).astype(np.int32)}
     np.testing.assert_array_equal(s.evaluate(found, values), s.evaluate(root, values))
 
 
-def test_a_clamp_to_all_of_int8_is_one_function_and_none_where_nothing_is_clamped() -> None:
-    root = saturate_int8.body
-    root = s.substitute(root, {saturate_int8.parameters[0]: X})
-    assert simplified_scalar(root, between(-500, 127)) is saturate_int8(X)
-    assert simplified_scalar(root, between(-128, 127)) is s.cast(X, "int8")
+@pytest.mark.parametrize("dtype", SATURATE)
+def test_a_clamp_to_all_of_a_type_is_one_function_and_none_where_nothing_is_clamped(dtype: str) -> None:
+    saturate, info = SATURATE[dtype], np.iinfo(dtype)
+    root = s.substitute(saturate.body, {saturate.parameters[0]: X})
+    assert simplified_scalar(root, between(4 * info.min, info.max)) is saturate(X)
+    assert simplified_scalar(root, between(info.min, info.max)) is s.cast(X, dtype)
+
+
+def test_a_bound_that_is_never_passed_is_left_out() -> None:
+    root = s.select(s.less_equal(X, s.const(255, "int32")), X, 255) + X
+    assert simplified_scalar(root, between(-9, 255)) is s.add(X, X)
+    assert simplified_scalar(root, between(-9, 256)) is root
 
 
 def test_zero_points_and_ties_are_added_before_the_shift_in_one_constant() -> None:

@@ -147,7 +147,9 @@ _STEP = 24
 
 
 def _logistic_table() -> Array:
-    """uint16 [256]: 2^16 / (1 + e^-(i / 24)), plus half of what interpolation lacks midway to the next."""
+    """uint32 [256], of the logistic function in units of 2^-16: what entry i has above 1/2, and what the next
+    one has above it in the upper half; at i / 24, plus half of what interpolation lacks midway to the next.
+    """
 
     def curve(at: Array) -> Array:
         return np.asarray(65536 / (1 + np.exp(-at / _STEP)))
@@ -155,8 +157,9 @@ def _logistic_table() -> Array:
     at = np.arange(256.0)
     lacking = curve(at + 0.5) - (curve(at) + curve(at + 1)) / 2
     table = np.floor(curve(at) + lacking / 2 + 0.5)
-    table[-1] = 65535  # meets what lies beyond
-    return table.astype(np.uint16)
+    table[-1] = 65535  # stands for all that lies beyond
+    value = table.astype(np.uint32)
+    return (value - (1 << 15)) | np.diff(value, append=value[-1:]) << 16
 
 
 def _scaled_16(x: Tensor, op: Operation, powers: tuple[int, ...]) -> Tensor:
@@ -173,15 +176,20 @@ def _scaled_16(x: Tensor, op: Operation, powers: tuple[int, ...]) -> Tensor:
     return call("shift_right", x.astype("int32") * int(multiplier) + half, constant(shift, "int32"))
 
 
-def _interpolated(magnitude: Tensor, bits: int, beyond: int) -> Tensor:
-    """int32: the logistic table at `magnitude` 2^-bits, times 2^bits; `beyond` where it ends."""
-    table = constant(_logistic_table(), name=scoped("table"))
-    at = call("shift_right", magnitude, constant(bits, "int32"))
-    within = call("minimum", at, constant(254, "int32"))
-    low = call("take", table, within).astype("int32")
-    high = call("take", table, within + 1).astype("int32")
+def _above_half(scaled: Tensor, bits: int) -> Tensor:
+    """int32 in units of 2^-(16 + bits): the table at |scaled| 2^-bits, less 1/2."""
+    magnitude = call("abs", scaled)
+    at = call("minimum", call("shift_right", magnitude, constant(bits, "int32")), constant(255, "int32"))
+    entry = call("take", constant(_logistic_table(), name=scoped("table")), at)
+    value = call("bitwise_and", entry, constant(0xFFFF, "uint32")).astype("int32")
+    slope = call("shift_right", entry, constant(16, "uint32")).astype("int32")
     part = call("bitwise_and", magnitude, constant((1 << bits) - 1, "int32"))
-    return where(at >= 255, beyond, low * (1 << bits) + part * (high - low))
+    return value * (1 << bits) + part * slope
+
+
+def _with_sign(above: Tensor, scaled: Tensor) -> Tensor:
+    """`above`, or -1 - `above` where `scaled` is negative: a number that rounds as its opposite does."""
+    return call("bitwise_xor", above, call("shift_right", scaled, constant(31, "int32")))
 
 
 def _logistic_16(x: Tensor, op: Operation) -> Tensor:
@@ -195,17 +203,15 @@ def _tanh_16(x: Tensor, op: Operation) -> Tensor:
 
 
 def logistic_16(scaled: Tensor) -> Tensor:
-    """int16 in units of 2^-15 of an int32 in units of 1 / (3 4096)."""
-    value = _interpolated(call("abs", scaled), 9, 0x7FFF << 10)
-    result = where(scaled >= 0, value + (1 << 9), (1 << 25) + (1 << 9) - 1 - value)
+    """int16 in units of 2^-15, 1 to 32767, of an int32 in units of 1 / (3 4096)."""
+    above = call("minimum", _above_half(scaled, 9), constant((0x7FFF << 10) - (1 << 24), "int32"))
+    result = _with_sign(above, scaled) + ((1 << 24) + (1 << 9))
     return call("shift_right", result, constant(10, "int32")).astype("int16")
 
 
 def tanh_16(scaled: Tensor) -> Tensor:
     """int16 in units of 2^-15 of an int32 in units of 1 / (3 4096)."""
-    value = _interpolated(call("abs", scaled), 8, 0xFFFF << 8)
-    half, middle = 1 << 7, 1 << 23
-    result = where(scaled >= 0, value - middle + half, middle + half - 1 - value)
+    result = _with_sign(_above_half(scaled, 8), scaled) + (1 << 7)
     return call("shift_right", result, constant(8, "int32")).astype("int16")
 
 

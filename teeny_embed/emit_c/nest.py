@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from teeny_embed.emit_c.limits import Level, Limits, affine_text, conjunction
 from teeny_embed.emit_c.literals import C_TYPES, literal
@@ -27,7 +27,7 @@ from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
-from teeny_embed.kernels.tiles import Range, fold_bounds, ranges
+from teeny_embed.kernels.tiles import Range, between_seams, fold_bounds, ranges, seams
 from teeny_embed.kernels.vectors import Vector, blocks
 
 
@@ -62,15 +62,18 @@ def segments(
     """All parts of the output space, in order. `intervals` are those of the step."""
     parts = [_ranges(step, choice, d, extent) for d, extent in step.dims]
     names = [d for d, _ in step.dims]
-    combinations = (dict(zip(names, c, strict=True)) for c in itertools.product(*parts))
-    return tuple(_Builder(step, choice, module, pointers, c, intervals).segment() for c in combinations)
+    combinations = [dict(zip(names, c, strict=True)) for c in itertools.product(*parts)]
+    return tuple(
+        _Builder(_within(step, c), choice, module, pointers, c, intervals).segment() for c in combinations
+    )
 
 
 def _ranges(step: Step, choice: Choice, d: str, extent: int) -> list[Range]:
     """The ranges of one output dim."""
     vector = choice.vector
     if vector is None or vector.dim != d:
-        return ranges(step, fold_bounds(step), d, min(extent, choice.tile.get(d, 1)))
+        tile = min(extent, choice.tile.get(d, 1))
+        return between_seams(step, d, tile) or ranges(step, fold_bounds(step), d, tile)
     whole, regular, rest = blocks(extent, vector)
     parts = [Range(0, whole, vector.lanes * vector.block_count, True, regular)] if whole else []
     return parts + ([Range(whole, extent, extent - whole, True, rest)] if rest else [])
@@ -83,6 +86,21 @@ def integer_segments(
     if choice.integers is None or not in_integer_vectors([o.value for o in step.outputs], intervals):
         return ()
     return segments(step, Choice(choice.kernel, vector=choice.integers), module, pointers, intervals)
+
+
+def _within(step: Step, ranges: Mapping[str, Range]) -> Step:
+    """`step` as it is within `ranges`: what the choices between parts of a map come to is known there."""
+    known: dict[Scalar, Scalar] = {}
+    for test, d, end in seams(step):
+        part = ranges[d]
+        if part.end <= end or part.begin >= end:
+            known[test] = s.const(part.end <= end, "bool")
+    if not known:
+        return step
+    within = replace(
+        step, outputs=tuple(Output(o.buffer, s.substitute(o.value, known)) for o in step.outputs)
+    )
+    return replace(within, reads=within.epilogue_reads())
 
 
 class _Builder:

@@ -14,6 +14,7 @@ from math import prod
 
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, fixed
+from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Read, Step
 from teeny_embed.target import Target
 
@@ -81,6 +82,33 @@ def ranges(step: Step, bounds: Sequence[Bound], d: str, tile: int) -> list[Range
     whole = begin + (end - begin) // tile * tile
     parts = [Range(0, begin, 1, False), Range(begin, whole, tile, inside)]
     parts += [Range(whole, end, end - whole, inside), Range(end, extent, 1, False)]
+    return [p for p in parts if p.begin < p.end]
+
+
+_MOST_PARTS = 64
+"""Of a map; each has code of its own."""
+
+
+def seams(step: Step) -> list[tuple[Scalar, str, int]]:
+    """(test, d, end) of the choices of a map between what lies before and behind position `end` of dim d."""
+    if step.folds:
+        return []
+    found = []
+    for test in s.walk([o.value for o in step.outputs]):
+        if test.op == "less" and test.args[0].op == "index" and test.args[1].op == "const":
+            found.append((test, test.args[0].attr, int(test.args[1].attr)))
+    parts = prod(1 + len({end for _, name, end in found if name == d}) for d, _ in step.dims)
+    return found if parts <= _MOST_PARTS else []
+
+
+def between_seams(step: Step, d: str, tile: int) -> list[Range]:
+    """An output dim in parts within which no choice between positions changes; none if there is no choice."""
+    extent = step.sizes[d]
+    ends = sorted({end for _, name, end in seams(step) if name == d and 0 < end < extent})
+    parts = []
+    for begin, end in itertools.pairwise([0, *ends, extent] if ends else []):
+        whole = begin + (end - begin) // tile * tile
+        parts += [Range(begin, whole, tile, True), Range(whole, end, end - whole, True)]
     return [p for p in parts if p.begin < p.end]
 
 

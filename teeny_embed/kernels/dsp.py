@@ -25,6 +25,8 @@ _PLANE_BYTES = 2048
 """Of a plane, if one row of outputs needs no more."""
 _AT_ONCE = 4
 """Filters of a linear layer that are computed together."""
+_LARGE = 1024
+"""Weights of a linear layer that code of its own pays for: it is about half as large."""
 
 
 def pack(q: Quantized) -> Packed | None:
@@ -40,7 +42,7 @@ def _own(q: Quantized) -> Packed | None:
     if q.result == "int16":
         return _linear_16(q) if q.dense and q.groups == 1 and q.filters >= _AT_ONCE else None
     if q.groups == 1:
-        if q.dense and paired.pixels(q) < 3:
+        if q.dense and paired.pixels(q) < 3 and q.filter.size >= _LARGE:
             return _linear(q) if q.filters > _AT_ONCE else None  # widening x once pays if it is read again
         return _dot(q) if q.filters > 1 else None
     return _depthwise(q) if _has_plane(q) else None
@@ -70,16 +72,12 @@ def _in_place(q: Quantized) -> bool:
     )
 
 
-def _values(q: Quantized) -> dict[str, Any]:
-    return {
-        "channels": q.channels, "filters": q.filters, "total": paired.pixels(q), "low": q.low, "high": q.high,
-        "clamped": (q.low, q.high) != (-128, 127),
-    }  # fmt: skip
-
-
 def _packed(q: Quantized, kernel: str, micro: tuple[str, ...], scratch: int, **rest: Any) -> Packed:
-    clamp = ("dsp_clamp",) if rest["values"]["clamped"] else ()
-    return Packed(kernel, ("dsp_common", *micro, *clamp), (scratch + 3) & ~3, "int8", **rest)
+    """Bounds that are not those of int8 are a pass of its own."""
+    clamp = (paired.pixels(q) * q.filters, q.low, q.high) if (q.low, q.high) != (-128, 127) else None
+    rest["values"]["clamp"] = clamp
+    micro = ("dsp_common", *micro, *(("dsp_clamp",) if clamp else ()))
+    return Packed(kernel, micro, (scratch + 3) & ~3, "int8", **rest)
 
 
 def _origin(q: Quantized) -> int:
@@ -89,30 +87,31 @@ def _origin(q: Quantized) -> int:
 # ---- Dot products -------------------------------------------------------------------------------------
 
 
-def _dot(q: Quantized) -> Packed:
+def _dot(q: Quantized) -> Packed | None:
+    """Sizes come in a table, so that layers share a function."""
     flat = q.filter.reshape(q.filters, -1)
     depth = -(-flat.shape[1] // 4)
-    tile_bytes = 24 * depth
-    values = _values(q) | {"depth": depth, "tile_bytes": tile_bytes}
-    micro: tuple[str, ...] = ("dsp_expand", "dsp_dot")
-    scratch = tile_bytes
-    gathered = not _in_place(q) or q.channels % 4 != 0 or (q.batch > 1 and q.stride != (1, 1))
-    if gathered:
+    shape = [
+        q.batch * q.out_height, q.out_width, q.filters, depth, q.channels, q.stride[0], q.width, q.stride[1],
+    ]  # fmt: skip
+    values: dict[str, Any] = {"odd": q.filters % 2}
+    kernel, scratch = "dsp_dot_node", 24 * depth
+    micro: tuple[str, ...] = ("dsp_expand_tile", "dsp_dot")
+    if q.channels % 4 != 0 or not (q.dense or (_in_place(q) and q.batch == 1)):
         where = columns(q)
         flat = q.filter.transpose(0, 2, 1, 3).reshape(q.filters, -1)
-        step = q.stride[1] * where["column"]
-        micro = ("dsp_runs", *micro)
+        shape[0] = q.out_height
+        shape += [q.height, *q.kernel, *q.padding, where["group"], q.input_zero_point, *q.dilation]
+        kernel, micro = "dsp_columns_node", ("dsp_runs", "dsp_columns", *micro)
         scratch += where["columns_bytes"] + 4 * depth - flat.shape[1]
-    else:
-        rows = q.batch * q.out_height
-        step = q.stride[1] * q.channels
-        where = {"rows": rows, "pixels": q.out_width, "x_row": q.stride[0] * q.width * q.channels}
-    values |= where | {"gathered": gathered, "step": step}
+        values |= {"batch": q.batch, "image": q.height * q.width * q.channels if q.batch > 1 else 0}
+    if max(shape) >= 1 << 15:
+        return None
     weights = np.pad(flat, ((0, 0), (0, 4 * depth - flat.shape[1]))).reshape(q.filters, depth, 4)
-    tables = {"layer": _pairs(q, weights, list(range(q.filters & ~1)))}
+    tables = {"shape": np.asarray(shape, np.int16), "layer": _pairs(q, weights, list(range(q.filters & ~1)))}
     if q.filters % 2:
         tables["last"] = _pairs(q, weights, [q.filters - 2, q.filters - 1])
-    return _packed(q, "dsp_dot_node", micro, scratch, tables=tables, values=values)
+    return _packed(q, kernel, micro, scratch, tables=tables, values=values)
 
 
 def _pairs(q: Quantized, weights: Table, filters: list[int]) -> Table:
@@ -133,7 +132,10 @@ def _linear(q: Quantized) -> Packed:
     table = _fours(q, [*range(q.filters), *[-1] * (padded - q.filters)])
     copied = 8 * depth if q.channels % 4 else 0
     spill = 8 * depth + (4 * depth if copied else 0) if padded > q.filters else 0
-    values = _values(q) | {"depth": depth, "padded": padded, "copied": copied, "spill": spill}
+    values = {
+        "channels": q.channels, "filters": q.filters, "total": paired.pixels(q), "depth": depth,
+        "padded": padded, "copied": copied, "spill": spill,
+    }  # fmt: skip
     scratch = 8 * depth + (4 * depth if copied else 0) + (padded if spill else 0)
     runs = ("dsp_runs",) if copied or spill else ()
     micro = (*runs, "dsp_expand", "dsp_linear")
@@ -208,10 +210,9 @@ def _depthwise(q: Quantized) -> Packed:
         "filters": filters[order].astype(np.int8).reshape(-1),
     }
     window = "dsp_depthwise3x3" + ("_positive" if _positive(q) else "")
-    values = _values(q) | {
-        "window": window, "batch": q.batch, "multiple": multiple,
-        "image": q.height * q.width * q.channels, "out_image": q.out_height * y_row,
-    }  # fmt: skip
+    values = {"window": window, "batch": q.batch, "multiple": multiple}
+    if q.batch > 1:
+        values |= {"image": q.height * q.width * q.channels, "out_image": q.out_height * y_row}
     return _packed(
         q, "dsp_depthwise_node", ("dsp_plane", window), columns * column, tables=tables, values=values
     )

@@ -17,6 +17,7 @@ from math import prod
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.affine import Affine, NotAffineError, dim
 from teeny_embed.graph.dependencies import Dependencies
+from teeny_embed.graph.narrow import narrow
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.simplify import normalize, rewrite
 from teeny_embed.graph.spaces import (
@@ -39,7 +40,7 @@ def fuse(schedule: Schedule) -> Schedule:
         changed = True
         while changed:
             changed = any([_epilogues(work, widening), _siblings(work), _prologues(work)])
-    return replace(schedule, steps=tuple(work.ordered()))
+    return narrow(replace(schedule, steps=tuple(work.ordered())))
 
 
 # ---- Epilogue ------------------------------------------------------------------------------------------

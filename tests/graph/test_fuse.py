@@ -72,3 +72,20 @@ def test_small_integers_are_widened_where_they_are_read() -> None:
 
     fused = fuse(lower(trace(residual, input("x", (1, 4, 4, 2), "int8")), "step"))
     assert {b.type.dtype for step in fused.steps for b in step.buffers_written()} == {"int8"}
+
+
+def test_what_two_steps_read_widened_is_kept_small() -> None:
+    """Both readers of a sum fold it, so neither can join the step that makes it."""
+
+    def net(x: Tensor) -> dict[str, Tensor]:
+        small = call("maximum", x, constant(3, "int8"))
+        wide = call("max_pool", small, kernel=(2, 2)).astype("int32")
+        return {"rows": wide.sum(axis=1), "columns": wide.sum(axis=2) * 2}
+
+    x = np.random.default_rng(1).integers(-128, 128, (1, 8, 8, 2)).astype(np.int8)
+    reference = lower(trace(net, input("x", x.shape, "int8")), "step")
+    fused = fuse(reference)
+    kept = {b.type.dtype for step in fused.steps for b in step.buffers_written() if b.kind == "activation"}
+    assert kept == {"int8"}
+    for name, expected in results(reference, [], x).items():
+        np.testing.assert_array_equal(results(fused, [], x)[name], expected)

@@ -77,7 +77,7 @@ def test_a_clamp_and_a_relu_bound_what_they_are_given() -> None:
 
 def test_bits_that_differ_from_a_sign_bound_a_number_or_its_complement() -> None:
     sign = s.shift_right(LEAVES["z"], s.const(31, "int32"))
-    small = s.select(s.less(LEAVES["z"], 0), 3, 90)
+    small = s.select(s.less(LEAVES["z"], 0), s.const(3, "int32"), s.const(90, "int32"))
     assert Intervals({}).of(s.bit_xor(small, sign)) == (-91, 90)
 
 

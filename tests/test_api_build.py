@@ -34,6 +34,8 @@ def test_equal_models_give_equal_bytes_in_any_directory(tmp_path: Path) -> None:
         "small.c",
         "small.h",
         "small_params.c",
+        "small_store.c",
+        "small_store.h",
         "te_abi.h",
     ]
 

@@ -71,10 +71,10 @@ def test_the_commands_run(document: Path) -> None:
 def test_the_c_example_learns(tmp_path: Path) -> None:
     need("gcc")
     built = build(load_program("model.py:program"), "cortex-m4f", tmp_path / "digits")
-    (example,) = blocks(GENERATED_C, "c")
-    (tmp_path / "main.c").write_text(example)
+    (tmp_path / "main.c").write_text("\n".join(blocks(GENERATED_C, "c")))
     assert all(text in (built.directory / "digits.c").read_text() for text in blocks(GENERATED_C, "text"))
-    sources = [tmp_path / "main.c", *(built.directory / name for name in built.interface.sources)]
+    names = (*built.interface.sources, "digits_store.c")
+    sources = [tmp_path / "main.c", *(built.directory / name for name in names)]
     run("gcc", [*STRICT, "-I", built.directory, *sources, "-o", tmp_path / "main"])
     assert subprocess.run([tmp_path / "main"], timeout=10).returncode == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import struct
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,9 +15,11 @@ from typing import Any
 from teeny_embed import target as targets
 from teeny_embed.api.initial import Init, drawn_by_reset, seeds
 from teeny_embed.api.program import Program, check_finite
+from teeny_embed.deploy.runner import state_from_bytes, state_into_bytes
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.module import Module, NodeFunction, build_module
-from teeny_embed.emit_c.render import VERSION, Identity, render
+from teeny_embed.emit_c.render import VERSION, Identity, render, signature
+from teeny_embed.emit_c.store import Form, forms, from_stored, stored
 from teeny_embed.errors import DataError, GraphError, PlanError
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.interval import check_accumulators
@@ -51,6 +54,42 @@ class Build:
     def report(self) -> str:
         """Sizes, and for each entry point the map of the arena."""
         return _report(self.target, self.plan, self.module)
+
+    def pack(self, state: Mapping[str, Any], sequence: int = 0, what: str = "parameters") -> bytes:
+        """What NAME_load_parameters reads, or for `what` "state" NAME_load.
+
+        `state` has tensors by name, such as FitReport.state; the initial value stands for what it lacks.
+        Raises DataError.
+        """
+        form = self._form(what)
+        raw = bytearray(self.interface.state_bytes)
+        raw[:4] = struct.pack("<I", self._signature)
+        initial = {v.name: v.initial for v in self.program.variables()}
+        values = {f.name: initial[f.name] for f in self.interface.state} | dict(state)
+        return stored(
+            form, self._signature, state_into_bytes(self.interface, bytes(raw), values), sequence
+        )
+
+    def unpack(self, content: bytes, what: str = "parameters") -> dict[str, Any]:
+        """Tensors by name of what NAME_save_parameters, or for `what` "state" NAME_save, has written.
+
+        Raises DataError for what is damaged or another model's.
+        """
+        form = self._form(what)
+        raw = from_stored(form, self._signature, content, bytes(self.interface.state_bytes))
+        held = {f.name for f in self.interface.state if what == "state" or f.kind == "parameter"}
+        return {n: v for n, v in state_from_bytes(self.interface, raw).items() if n in held}
+
+    @property
+    def _signature(self) -> int:
+        return int(signature(self.module), 16)
+
+    def _form(self, what: str) -> Form:
+        known = {form.name: form for form in forms(self.interface.state)}
+        if what not in known:
+            hint = "stored are " + " and ".join(known) if known else "it has no state"
+            raise DataError(f"{self.program.name} stores no {what!r}", hint=hint)
+        return known[what]
 
 
 def build(

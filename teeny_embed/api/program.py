@@ -16,7 +16,8 @@ from teeny_embed.graph.node import CONSTANT, Graph, Variable, expect_mapping, lo
 from teeny_embed.graph.node import verify as verify_graph
 from teeny_embed.graph.types import TensorType
 
-RESERVED = frozenset({"init", "reset", "save", "load", "check", "selftest"})
+_STORING = {f"{verb}{what}" for verb in ("save", "load", "check") for what in ("", "_slot", "_parameters")}
+RESERVED = frozenset({"init", "reset", "selftest", *_STORING})
 """Names that every module uses itself."""
 
 

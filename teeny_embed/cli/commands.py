@@ -156,7 +156,9 @@ def compile_model(model: Model, out: Path | None, lint: bool, as_json: bool) -> 
 def _lint(build: api.Build) -> None:
     from teeny_embed.emit_c.lint import lint
 
-    files = [build.directory / file for file in (f"{build.program.name}.h", *build.interface.sources)]
+    store = [f"{build.program.name}_store.c"] if build.interface.state else []
+    names = [f"{build.program.name}.h", *build.interface.sources, *store]
+    files = [build.directory / name for name in names]
     if findings := lint(files, build.program.name):
         raise ToolError("the C breaks its promises:\n" + "\n".join(map(str, findings)))
 

@@ -63,6 +63,8 @@ class StateField:
     dtype: str
     shape: tuple[int, ...]
     offset_bytes: int
+    kind: str = "state"
+    """ "parameter" (what the net computes with) or "state" (everything else)."""
 
 
 @dataclass(frozen=True)

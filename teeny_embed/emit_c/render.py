@@ -13,6 +13,7 @@ from typing import Any
 from teeny_embed import resources
 from teeny_embed.emit_c.helpers import helpers
 from teeny_embed.emit_c.module import Module, NodeFunction
+from teeny_embed.emit_c.store import forms
 from teeny_embed.emit_c.template import fill
 from teeny_embed.kernels.quantized import Packed
 
@@ -45,6 +46,10 @@ def render(module: Module, identity: Identity) -> dict[str, str]:
     body = fill("c/model.c.j2", m=module, facts=facts, micro=micro, nodes=nodes, helpers=["@HELPERS@"])
     used = "\n\n".join(helpers(module.name, body))
     files[f"{module.name}.c"] = tidy(body.replace("@HELPERS@", used))
+    if module.state:
+        kept = {"m": module, "facts": facts, "forms": forms(module.interface.state)}
+        files[f"{module.name}_store.h"] = fill("c/store.h.j2", **kept)
+        files[f"{module.name}_store.c"] = tidy(fill("c/store.c.j2", **kept))
     if module.tables:
         files[f"{module.name}_params.c"] = fill("c/params.c.j2", m=module, facts=facts)
     return {name: text if name == "te_abi.h" else wrap(text) for name, text in files.items()}

@@ -73,7 +73,7 @@ def state_members(
     members, offset, names = [], HEADER_BYTES, Names(("signature", "steps", "reserved"))
     for variable in variables:
         offset = _round_up(offset, variable.initial.itemsize)
-        field = StateField(variable.name, variable.type.dtype, variable.type.shape, offset)
+        field = StateField(variable.name, variable.type.dtype, variable.type.shape, offset, variable.kind)
         offset += variable.initial.nbytes
         name = names.unique(variable.name)
         statements, value = _initial(module, name, variable, variable in drawn, tables)

@@ -37,6 +37,22 @@ typedef int32_t te_status_t;
 #define TE_ERR_CRC (-9)       /* stored data are damaged or incomplete */
 #define TE_ERR_SELFTEST (-10) /* compiler flags or FPU mode change the bits */
 
+/* ---- Storage: what NAME_store.c calls --------------------------------------------------------------
+ * `byte_count` bytes at `offset` of a slot; `user` says which slot, and is the caller's. Anything but
+ * TE_OK means failure. Offsets ascend from 0 in steps of TE_STORE_CHUNK, which is every byte_count. */
+
+#define TE_STORE_CHUNK 64u
+
+typedef te_status_t (*te_read_t)(void *user, uint32_t offset, uint8_t *bytes, uint32_t byte_count);
+typedef te_status_t (*te_write_t)(void *user, uint32_t offset, const uint8_t *bytes,
+                                  uint32_t byte_count);
+
+typedef struct te_slot {
+    te_read_t read;
+    te_write_t write;
+    void *user;
+} te_slot_t;
+
 /* ---- Placement: written first in a declaration ---------------------------------------------------- */
 
 #ifndef TE_FLASH /* constant tables, e.g. __attribute__((section(".external_flash"))) */

@@ -55,10 +55,10 @@ check: setup
 	$(BIN)/lint-imports --no-logo
 
 test: check build/test_tools.stamp
-	$(BIN)/python -m pytest tests firmware_tests -q
+	$(BIN)/python -m pytest tests firmware_tests -q -n auto --dist worksteal
 
 test-all: check build/test_tools.stamp build/oracles.stamp
-	$(BIN)/python -m pytest tests firmware_tests -q -m "full or not full"
+	$(BIN)/python -m pytest tests firmware_tests -q -n auto --dist worksteal -m "full or not full"
 
 clean:
 	rm -rf build dist

@@ -17,6 +17,7 @@ from typing import Any
 import teeny_embed as te
 from support.figures import COMPILER, M4F, REPOSITORY, found_compiler
 from support.figures_text import table
+from support.int8_peers import CMSIS_NN, TFLITE_MICRO
 from support.runners import CORES
 from support.tflite import SharedModel, micro_arena
 
@@ -194,10 +195,13 @@ def tables(record: Record) -> str:
 
 
 def _instructions(record: Record) -> str:
-    header = ("instructions", "measured", "limit", "ratio", "m4cycles", "limit")
+    header = (
+        "instructions", "measured", "limit", "ratio", "CMSIS-NN", "TFLM", "m4cycles", "limit", "CMSIS-NN",
+    )  # fmt: skip
     rows = [
-        (f"{core}: {name}", c.instructions, limit, c.instructions / limit, c.m4_cycles,
-         None if c.m4_cycles is None else LIMITS[name].m4_cycles)
+        (f"{core}: {name}", c.instructions, limit, c.instructions / limit,
+         CMSIS_NN[name].instructions.get(core), TFLITE_MICRO[name].instructions.get(core),
+         *((c.m4_cycles, LIMITS[name].m4_cycles, CMSIS_NN[name].m4_cycles) if c.m4_cycles else [None] * 3))
         for core, costs in record.costs.items() for name, c in costs.items()
         for limit in (LIMITS[name].instructions[core],)
     ]  # fmt: skip
@@ -217,6 +221,19 @@ def _memory(record: Record) -> str:
     return table(header, rows)
 
 
+def _beside_peers(record: Record) -> str:
+    header = (M4F, "arena", "CMSIS-NN", "TFLM", "stack", "CMSIS-NN", "TFLM", "flash", "CMSIS-NN", "TFLM")
+    rows = []
+    for name, cost in record.costs[M4F].items():
+        peers = CMSIS_NN[name], TFLITE_MICRO[name]
+        flash_bytes = cost.flash_bytes + record.weights_bytes[name]
+        rows.append((
+            name, cost.arena_bytes, *(p.arena_bytes for p in peers),
+            cost.stack_bytes, *(p.stack_bytes for p in peers), flash_bytes, *(p.flash_bytes for p in peers),
+        ))  # fmt: skip
+    return table(header, rows)
+
+
 def document(record: Record) -> str:
     return f"""\
 # int8 inference: figures
@@ -227,7 +244,14 @@ measure. Each model of MLPerf Tiny in int8 on each core, compiled as its target 
 
 - instructions: executed in one inference, the mean of {SAMPLES} seeded random inputs. The entry point and all
   that it calls. `teeny-embed profile MODEL.tflite --target CORE --samples {SAMPLES}` prints the same.
-- limit: what this project has set itself. It was about half of what CMSIS-NN needs on a Cortex-M4.
+- limit: what this project has set itself. It was about half of what CMSIS-NN needs on a Cortex-M4; what
+  misses its limit is listed in `firmware_tests/test_int8_figures.py`.
+- CMSIS-NN, TFLM: its kernels called directly, and TFLite Micro's interpreter with them. Counted earlier, in
+  the same way with the same compiler and emulator; the source is `shared/peers/figures.md`. An empty cell was
+  not measured.
+
+{_instructions(record)}
+
 - arena: activations and scratch, beside the caller's input and output. TFLM's is what
   TFLite Micro's interpreter allocates, its portable kernels on a 64-bit host, input and output inside; its
   tensors are the part that is not structures of its own.
@@ -237,5 +261,11 @@ measure. Each model of MLPerf Tiny in int8 on each core, compiled as its target 
   other tables, and all that packing adds to the weights; below 0 it saves more, as where zeros are left out.
   Routines of the compiler's runtime are not in it: how many of them are called is said beside it.
 
-{tables(record)}
+{_memory(record)}
+
+Beside peers, in bytes, from the same source. Their arenas hold input and output, ours do not; TFLM's is the
+smallest that works on the core. Their stack is what a run used. Flash is all code and constants, weights
+inside: of theirs that of the whole image, with 1 to 3 KB of what measures it.
+
+{_beside_peers(record)}
 """

@@ -6,9 +6,10 @@ from teeny_embed.api.loading import load
 from teeny_embed.api.profiling import profile
 from teeny_embed.api.program import Program
 from teeny_embed.api.running import call, open_runner
+from teeny_embed.api.torch_module import TorchModule, from_torch, to_state_dict
 from teeny_embed.api.verification import Difference, VerificationReport, compare, verify
 
 __all__ = [
-    "Build", "Difference", "Epoch", "FitReport", "Program", "VerificationReport", "build", "call", "compare",
-    "fit", "load", "open_runner", "profile", "verify",
+    "Build", "Difference", "Epoch", "FitReport", "Program", "TorchModule", "VerificationReport", "build",
+    "call", "compare", "fit", "from_torch", "load", "open_runner", "profile", "to_state_dict", "verify",
 ]  # fmt: skip

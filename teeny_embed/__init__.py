@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from teeny_embed.api import fit as fit
     from teeny_embed.api import from_torch as from_torch
     from teeny_embed.api import load as load
+    from teeny_embed.api import load_safetensors as load_safetensors
     from teeny_embed.api import open_runner as open_runner
     from teeny_embed.api import profile as profile
+    from teeny_embed.api import save_safetensors as save_safetensors
     from teeny_embed.api import to_state_dict as to_state_dict
     from teeny_embed.api import verify as verify
     from teeny_embed.autograd.reverse import grad as grad
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "teeny_embed.api": (
         "Build", "FitReport", "Program", "VerificationReport", "build", "compare", "fit",
-        "from_torch", "load", "open_runner", "profile", "to_state_dict", "verify",
+        "from_torch", "load", "load_safetensors", "open_runner", "profile", "save_safetensors",
+        "to_state_dict", "verify",
     ),
     "teeny_embed.autograd.reverse": ("grad", "value_and_grad"),
     "teeny_embed.autograd.training": ("train_step",),

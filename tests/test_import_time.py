@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LAZY = ("jinja2", "pycparser", "serial", "click", "rich", "sklearn", "torch", "tflite", "flatbuffers")
+LAZY = (
+    "jinja2", "pycparser", "serial", "click", "rich", "sklearn", "torch", "tflite", "flatbuffers",
+    "safetensors",
+)  # fmt: skip
 
 PROGRAM = f"""
 import sys

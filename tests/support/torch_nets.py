@@ -93,11 +93,6 @@ class Tied(nn.Module):
         return torch.log_softmax(self.decode(hidden), dim=-1)[:, :CLASSES]
 
 
-def mlp() -> nn.Module:
-    """As in the shared vectors."""
-    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-
-
 @dataclass(frozen=True)
 class Case:
     """A net with a batch of inputs for it. `tolerance` is for what ten steps learn."""
@@ -108,7 +103,6 @@ class Case:
 
 
 CASES = {
-    "mlp": Case(mlp, lambda: torch.randn(4, 64)),
     "residual": Case(Residual, lambda: torch.randn(4, 2, 8, 8), tolerance=1e-4),
     "signal": Case(Signal, lambda: torch.randn(4, 2, 16)),
     "recurrent": Case(Recurrent, lambda: torch.randn(4, 3, 3)),
@@ -139,3 +133,54 @@ def trained(
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+# ---- Nets of the shared training vectors, under their names ---------------------------------------------
+
+
+class Lenet5(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1, self.c2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.f1, self.f2, self.f3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.c1(x)), 2)
+        x = F.max_pool2d(F.relu(self.c2(x)), 2).flatten(1)
+        return self.f3(F.relu(self.f2(F.relu(self.f1(x)))))
+
+
+class Depthwise(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1, self.bn = nn.Conv2d(1, 4, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.dw, self.pw = nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 8, 1)
+        self.f = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.pw(self.dw(F.relu6(self.bn(self.c1(x))))))
+        return self.f(x.mean((2, 3)))
+
+
+class Lstm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.l, self.f = nn.LSTM(6, 8, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.f(self.l(x)[0][:, -1])
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(64, 32), nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+VECTORS: dict[str, Callable[[], nn.Module]] = {
+    "mlp_digits": Mlp, "mlp_digits_bs1": Mlp, "lenet5_mnist": Lenet5, "bn_dwconv_mnist": Depthwise,
+    "lstm_basicmotions": Lstm,
+}  # fmt: skip

@@ -14,7 +14,7 @@ from teeny_embed import nn
 from teeny_embed.graph.lower import Evaluator
 
 pytestmark = pytest.mark.full
-NETS = ("mlp", "residual", "signal", "recurrent", "encoder", "tied")
+NETS = ("residual", "signal", "recurrent", "encoder", "tied")
 STEPS, RATE, MOMENTUM = 10, 0.05, 0.9
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,7 +97,7 @@ class Target:
     features: frozenset[str]
     """Of "thumb", "thumb2", "dsp", "fpu", "mve"."""
     float_registers: int
-    """Single-precision registers a kernel may keep accumulators in; 0 where floats are emulated."""
+    """Single-precision registers a kernel may keep accumulators in; 0 for none, as with emulated floats."""
     vector_bytes: int
     """Widest vector register the compiler may use for exact float code; 0 if none."""
     board: Board | None
@@ -106,6 +106,12 @@ class Target:
     """The compiler and version that `figures` are for; others give other counts."""
     figures: tuple[Figure, ...] = ()
     """Measured: what `optimize` was chosen by."""
+    small: bool = False
+    """Whether code is to be small rather than fast."""
+
+    def for_size(self) -> Target:
+        """The same CPU for code that is to be small: floats neither in tiles nor in vectors."""
+        return replace(self, optimize="-Os", float_registers=0, vector_bytes=0, small=True)
 
     def has(self, feature: str) -> bool:
         """Whether the CPU has `feature`."""

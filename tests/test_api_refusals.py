@@ -47,6 +47,13 @@ def test_a_directory_in_the_place_of_a_file_is_refused_first(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["net.h"]
 
 
+@pytest.mark.parametrize("option", ["float", "io", "optimize"])
+def test_options_that_are_none_are_refused(option: str, tmp_path: Path) -> None:
+    program = te.Program("net", infer=te.trace(nn.ReLU(), te.input("x", (1, 2))))
+    with pytest.raises(te.GraphError, match=f"{option}='no' is none of"):
+        te.build(program, out=tmp_path, **{option: "no"})  # type: ignore[arg-type]
+
+
 def test_bad_arguments_of_compare_are_refused(tmp_path: Path) -> None:
     program = te.Program("net", infer=te.trace(nn.ReLU(), te.input("x", (1, 2))))
     build = te.build(program, out=tmp_path)

@@ -56,6 +56,15 @@ def answer(*words: str) -> object:
     return json.loads(result.stdout)
 
 
+def test_small_code_is_asked_for_by_an_option() -> None:
+    sizes = {}
+    for optimize in ("speed", "size"):
+        profile = answer("profile", "model.py:net", "--target", "host", "--optimize", optimize)
+        assert isinstance(profile, dict)
+        sizes[optimize] = profile["code_bytes"]
+    assert sizes["size"] < sizes["speed"]
+
+
 def test_compile_writes_the_files_and_prints_a_report() -> None:
     result = teeny_embed("compile", "model.py:net", "--target", "cortex-m4f", "--lint")
     assert result.exit_code == 0 and "net for cortex-m4f: arena" in result.stdout

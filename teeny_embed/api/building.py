@@ -33,6 +33,8 @@ FLOATS = ("exact", "fast")
 """How float results are rounded."""
 IO = ("caller", "arena")
 """Where inputs and outputs lie."""
+OPTIMIZE = ("speed", "size")
+"""What is preferred where both cannot be had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,7 @@ def build(
     init: Init = "const",
     float: str = "exact",
     io: str = "caller",
+    optimize: str = "speed",
 ) -> Build:
     """Emits C for `target` (a CPU or board name) into the directory `out` (`build/NAME` if not given).
 
@@ -109,6 +112,7 @@ def build(
     `float` is "exact" (the bits of NumPy) or "fast": a product may be added without being rounded.
     `io` is "caller" (inputs and outputs are passed) or "arena": those of rank > 0 lie in the arena, where
     they share memory with what is live at other times.
+    `optimize` is "speed", or "size": less code, compiled by -Os, whose results are the same bits.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError
     (also where an accumulator of quantised operands could overflow).
@@ -120,7 +124,10 @@ def build(
         raise GraphError(f"float={float!r} is none of {', '.join(FLOATS)}")
     if io not in IO:
         raise GraphError(f"io={io!r} is none of {', '.join(IO)}")
+    if optimize not in OPTIMIZE:
+        raise GraphError(f"optimize={optimize!r} is none of {', '.join(OPTIMIZE)}")
     found = targets.load(target)
+    found = found.for_size() if optimize == "size" else found
     program = program.bind(dims or {})
     check_finite(program)
     drawn = drawn_by_reset(program, init)
@@ -191,6 +198,7 @@ def _manifest(
         "graph_hash": identity.graph_hash,
         "weights_hash": identity.weights_hash,
         "target": target.name,
+        "optimize": "size" if target.small else "speed",
         "flags": [target.optimize, *target.flags],
         "float": identity.float,
         "canonicalizations": list(program.changes),

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from teeny_embed import api
 from teeny_embed import target as targets
-from teeny_embed.api.building import IO
+from teeny_embed.api.building import IO, OPTIMIZE
 from teeny_embed.api.initial import KINDS
 from teeny_embed.api.samples import draw, generator, matching, read_vectors, samples
 from teeny_embed.cli import demo as digits_demo
@@ -96,6 +96,10 @@ _model_options = _options(
         "--io", type=click.Choice(IO), default="caller", show_default=True,
         help="Where inputs and outputs lie: in the caller's memory, or in the arena.",
     ),
+    click.option(
+        "--optimize", type=click.Choice(OPTIMIZE), default="speed", show_default=True,
+        help="What is preferred: fast code, or small code.",
+    ),
 )  # fmt: skip
 _random = _options(
     click.option("--lr", default=0.01, show_default=True, help="Learning rate of training steps."),
@@ -116,9 +120,11 @@ def _model(command: Command) -> Command:
         rounding: str,
         float_: str,
         io: str,
+        optimize: str,
         **options: Any,
     ) -> Any:
-        return command(Model(model, target, name, extents(dims), init, rounding, float_, io), **options)
+        found = Model(model, target, name, extents(dims), init, rounding, float_, io, optimize)
+        return command(found, **options)
 
     return _model_options(with_model)
 

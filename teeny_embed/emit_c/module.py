@@ -27,6 +27,7 @@ from teeny_embed.graph.step import Buffer, Read, Step
 from teeny_embed.kernels.choose import Choice
 from teeny_embed.kernels.integers import simplified
 from teeny_embed.kernels.quantized import Packed
+from teeny_embed.kernels.tiles import is_brief
 from teeny_embed.planner.plan import EntryPlan, Plan
 
 OWN_NAMES = ("init", "reset", "state", "state_t", "arena", "arena_t", "ctx", "ctx_t")
@@ -68,6 +69,8 @@ class NodeFunction:
     """Of all calls together; None unless this is a contraction of small integers."""
     integers: tuple[Segment, ...] = ()
     """The body in vectors of int32, which stands in its place where there are such instructions."""
+    brief: bool = False
+    """Whether it is to be compiled for size at any level: it does too little for anything else to pay."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +348,7 @@ class _Builder:
             accumulator = accumulator.hull(known.accumulator)
         self.nodes[key] = NodeFunction(
             name, step.title, layers, where, parameters, parts, choice.kernel, step.macs,
-            tuple(formulas(step, pointers)), uses, accumulator, integers,
+            tuple(formulas(step, pointers)), uses, accumulator, integers, is_brief(step),
         )  # fmt: skip
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 

@@ -41,7 +41,7 @@ def pack_constants(step: Step, target: Target) -> Step:
 
     For cores that load several floating-point registers in one instruction.
     """
-    if not target.has("fpu") or target.vector_bytes or any(f.term is None for f in step.folds):
+    if not target.float_registers or target.vector_bytes or any(f.term is None for f in step.folds):
         return step
     reads = dict(step.reads)
     for name, read in step.fold_reads().items():

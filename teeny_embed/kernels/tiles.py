@@ -146,7 +146,7 @@ class Group:
 
 def choose_tile(step: Step, target: Target) -> tuple[Tile, Group | None]:
     """The tile with the least estimated cycles for a core with floating-point registers; none for others."""
-    if not target.has("fpu") or not step.dims:
+    if not target.float_registers or not step.dims:
         return {}, None
     if not step.folds:
         name, extent = step.dims[-1]
@@ -164,10 +164,23 @@ def choose_tile(step: Step, target: Target) -> tuple[Tile, Group | None]:
     return min(candidates, key=lambda tile: (_cycles(step, bounds, tile), len(tile))), None
 
 
+_FEW_POINTS = 32
+
+
+def is_brief(step: Step) -> bool:
+    """Whether a step of integers visits so few points that code for speed would cost more than it wins."""
+    buffers = (*step.buffers_read(), *step.buffers_written())
+    return prod(step.sizes.values()) <= _FEW_POINTS and not any(
+        b.type.dtype.startswith("float") for b in buffers
+    )
+
+
 def _map_tile(step: Step) -> int:
     """How many outputs of a map one turn of its loop computes at most."""
     if any(o.value.dtype.startswith("float") for o in step.outputs):
         return _MAP_TILE  # in registers of their own
+    if is_brief(step):
+        return 1
     operations = sum(1 for node in s.walk([o.value for o in step.outputs]) if node.args)
     return max(1, _MAP_OPERATIONS // max(1, operations))
 

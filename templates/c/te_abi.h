@@ -89,6 +89,14 @@ typedef struct te_slot {
 #endif
 #endif
 
+#ifndef TE_BRIEF /* node functions that do little: compiled for size */
+#if defined(__GNUC__)
+#define TE_BRIEF __attribute__((cold))
+#else
+#define TE_BRIEF
+#endif
+#endif
+
 #ifndef TE_MVE /* whether functions of integers use the vector instructions of Armv8.1-M */
 #if defined(__GNUC__) && defined(__ARM_FEATURE_MVE) && !defined(__ARM_BIG_ENDIAN) && !defined(TE_PORTABLE)
 #define TE_MVE 1

@@ -89,9 +89,10 @@ def model(shared: Path, name: str) -> SharedModel:
     return SharedModel(shared, f"mlperf_tiny/{name}_int8")
 
 
-def build(found: SharedModel, core: str, folder: Path) -> te.Build:
+def build(found: SharedModel, core: str, folder: Path, optimize: str = "speed") -> te.Build:
     name = found.path.stem
-    return te.build(te.Program(name, infer=te.load(found.path)), core, folder / f"{name}-{core}")
+    program = te.Program(name, infer=te.load(found.path))
+    return te.build(program, core, folder / f"{name}-{core}-{optimize}", optimize=optimize)
 
 
 def weights_bytes(found: SharedModel) -> int:
@@ -107,9 +108,9 @@ def weights_bytes(found: SharedModel) -> int:
     return sum(tensors.values())
 
 
-def cost(found: SharedModel, core: str, folder: Path) -> Cost:
+def cost(found: SharedModel, core: str, folder: Path, optimize: str = "speed") -> Cost:
     """All that is recorded of a model on a core, compiled as the target says."""
-    return _cost(te.profile(build(found, core, folder), SAMPLES), found, core)
+    return _cost(te.profile(build(found, core, folder, optimize), SAMPLES), found, core)
 
 
 def _cost(profile: Mapping[str, Any], found: SharedModel, core: str) -> Cost:

@@ -16,6 +16,7 @@ from teeny_embed.errors import DataError, ShapeError
 from teeny_embed.frontends import torch as frontend
 from teeny_embed.frontends.torch import Exported
 from teeny_embed.frontends.torch.reader import torch_package
+from teeny_embed.graph.layout import sink_transposes
 from teeny_embed.graph.node import Graph, Variable, locating, user_line
 from teeny_embed.graph.tensor import Tensor, assign, call, input, read, trace
 from teeny_embed.graph.types import TensorType
@@ -94,7 +95,7 @@ class TorchModule(Module):
 
         graph = trace(compute, *(input(a.name, a.shape, a.dtype) for a in exported.inputs))
         assert isinstance(graph, Graph)
-        return graph
+        return sink_transposes(graph)
 
     def _exported(self, training: bool, types: tuple[TensorType, ...] | None) -> Exported:
         """The export for inputs of these types; those of the examples if there are none."""

@@ -1,6 +1,7 @@
 """Steps to fewer steps. No bit changes: the same operations run in the same order, in one pass over memory.
 
-    epilogue    a map that reads a step's result at the same element joins that step
+    epilogue    a map that reads a step's result at the same element joins that step; a map that alone reads
+                it in another order of its dims has the step run in that order
     siblings    folds over the same index space and operand become one fold with several accumulators
     prologue    a map without reads, or one whose every element one step uses once, moves into its reader
 
@@ -23,6 +24,7 @@ from teeny_embed.graph.simplify import normalize, rewrite
 from teeny_embed.graph.spaces import (
     as_expression,
     common_dims,
+    in_order_of,
     is_identity,
     is_pointwise,
     rename_reads,
@@ -62,15 +64,18 @@ def _epilogue_of(work: Dependencies, producer: Step, widening: bool) -> Step | N
     """`producer` joined with one map that reads it, or None."""
     for buffer in producer.buffers_written():
         users = list(work.users.get(buffer, ()))
-        if not all(is_pointwise(u, buffer) for u in users):
+        alone = len(users) == 1 and buffer not in work.kept
+        turned = in_order_of(producer, users[0], buffer) if alone else None
+        if turned is None and not all(is_pointwise(u, buffer) for u in users):
             continue
         for user in users:
             if _widens(user) and not widening:
                 continue
-            if not all(is_pointwise(user, other) for other in producer.buffers_written()):
+            first, second = turned or (producer, user)
+            if not all(is_pointwise(second, other) for other in first.buffers_written()):
                 continue
-            if not work.path_around(producer, user) and not _overwrites_what_it_folds(work, producer, user):
-                fused = join(producer, user, keep=work.kept | _used_by_others(work, producer, user))
+            if not work.path_around(producer, user) and not _overwrites_what_it_folds(work, first, second):
+                fused = join(first, second, keep=work.kept | _used_by_others(work, producer, user))
                 if fused is not None:
                     work.replace((producer, user), fused)
                     return fused

@@ -30,6 +30,32 @@ def is_pointwise(step: Step, buffer: Buffer) -> bool:
     return not step.folds and all(is_identity(r, step.dims) for r in reads)
 
 
+def in_order_of(producer: Step, user: Step, buffer: Buffer) -> tuple[Step, Step] | None:
+    """Both with the dims of `producer` in the order in which the map `user` reads its result `buffer`.
+
+    None unless `user` reads every element once, at its own but for the order of the dims. The result is a new
+    buffer: nothing else may read it.
+    """
+    reads = {name: r for name, r in user.reads.items() if r.buffer is buffer}
+    flat = next(iter(reads.values())).flat()
+    if user.folds or len(producer.outputs) != 1 or len(set(reads.values())) != 1 or flat is None:
+        return None
+    extents = tuple(e for _, e in producer.dims)
+    places = dict(zip(row_major(extents), producer.dims, strict=True))
+    order = [(d, places.get(flat.coefficient(d))) for d, e in user.dims if e > 1]
+    dims = tuple(found for _, found in order if found is not None)
+    shape = tuple(e for _, e in dims)
+    permuted = dims != producer.dims and sorted(dims) == sorted(producer.dims)
+    if not permuted or flat.constant or shape != tuple(user.sizes[d] for d, _ in order):
+        return None
+    turned = replace(buffer, type=buffer.type.with_shape(shape))
+    read = Read(turned, shape, tuple(dim(d) for d, _ in order))
+    return (
+        replace(producer, dims=dims, outputs=(replace(producer.outputs[0], buffer=turned),)),
+        replace(user, reads={**user.reads, **dict.fromkeys(reads, read)}),
+    )
+
+
 def rename_reads(step: Step, taken: set[str]) -> Step:
     """`step` with reads and accumulators renamed away from `taken`."""
     rename: dict[str, str] = {}

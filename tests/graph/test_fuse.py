@@ -7,14 +7,16 @@ import pytest
 
 from support.random_programs import SIZE, random_step
 from support.runs import assert_equal_bits
+from teeny_embed import nn
 from teeny_embed import target as targets
+from teeny_embed.autograd.training import train_step
 from teeny_embed.graph import evaluate
 from teeny_embed.graph.canonicalize import canonicalize
 from teeny_embed.graph.fuse import fuse
 from teeny_embed.graph.lower import environment, lower
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.step import Schedule
-from teeny_embed.graph.tensor import Tensor, call, constant, input, trace
+from teeny_embed.graph.tensor import Tensor, call, constant, input, read, trace
 from teeny_embed.kernels.choose import prepare
 
 TARGETS = [targets.load(name) for name in ("host", "cortex-m4f")]
@@ -89,3 +91,17 @@ def test_what_two_steps_read_widened_is_kept_small() -> None:
     assert kept == {"int8"}
     for name, expected in results(reference, [], x).items():
         np.testing.assert_array_equal(results(fused, [], x)[name], expected)
+
+
+@pytest.mark.parametrize("axes", [(1, 0), (0, 1)])
+def test_the_gradient_of_a_transposed_weight_is_used_up_by_its_update(axes: tuple[int, int]) -> None:
+    """The step of the gradient runs in the order of the weight, whatever order the net reads it in."""
+    weight = Variable("w", np.ones((4, 6), np.float32).transpose(axes), "parameter")
+
+    def net(x: Tensor) -> Tensor:
+        return call("conv", x, read(weight).transpose(*axes))
+
+    step = train_step(net, nn.mse, nn.SGD(momentum=0.9), input("x", (2, 6)), input("y", (2, 4)))
+    fused = fuse(lower(canonicalize(step), "step"))
+    stored = {b for s in fused.steps for b in s.buffers_written() if b.type.count == weight.value.size}
+    assert stored == {value for _, value in fused.assigns}

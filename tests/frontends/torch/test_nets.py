@@ -68,3 +68,21 @@ def test_ten_steps_learn_what_torch_does_and_go_back(name: str, nets: Any) -> No
         if not key.endswith("num_batches_tracked"):
             assert_near(key, learned[key], theirs, nets.CASES[name].tolerance)
     module.load_state_dict(learned)
+
+
+def test_channels_first_costs_no_memory(nets: Any, tmp_path: Path) -> None:
+    """LeNet-5 trains in the arena that it needs in our own layout: no transpose, no gradient is stored."""
+    net = te.from_torch(nets.Lenet5(), nets.torch.zeros(1, 1, 28, 28))
+    own = nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+        nn.Linear(84, 10),
+    )  # fmt: skip
+    label = te.input("label", (1,), "int32")
+    inputs = {net: net.inputs[0], own: te.input("x", (1, 28, 28, 1))}
+    arenas = []
+    for module, x in inputs.items():
+        step = te.train_step(module, nn.cross_entropy, nn.SGD(), x, label)
+        build = te.build(te.Program("lenet", train_step=step), target="cortex-m4f", out=tmp_path)
+        arenas.append(build.interface.arena_bytes)
+    assert arenas[0] == arenas[1]

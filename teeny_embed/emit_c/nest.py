@@ -27,7 +27,7 @@ from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
-from teeny_embed.kernels.tiles import Range, between_seams, fold_bounds, ranges, seams
+from teeny_embed.kernels.tiles import Block, Range, between_seams, fold_bounds, ranges, seams
 from teeny_embed.kernels.vectors import Vector, blocks
 
 
@@ -83,7 +83,8 @@ def integer_segments(
     step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str], intervals: Intervals
 ) -> tuple[Segment, ...]:
     """The same in vectors of integers; none where they cannot compute it."""
-    if choice.integers is None or not in_integer_vectors([o.value for o in step.outputs], intervals):
+    values = [f.update for f in step.folds] or [o.value for o in step.outputs]
+    if choice.integers is None or not in_integer_vectors(values, intervals):
         return ()
     return segments(step, Choice(choice.kernel, vector=choice.integers), module, pointers, intervals)
 
@@ -140,10 +141,10 @@ class _Builder:
             self._fold()
         if self.vector is None:
             self._finish()
-        elif self.step.folds:
-            self._finish_lanes(self.vector)
+        elif self._ends_in_vectors(self.vector):
+            self._finish_vectors(self.vector)
         else:
-            self._finish_integers(self.vector)
+            self._finish_lanes(self.vector)
         return self.result
 
     def _accumulators(self, prefix: str, number: int) -> Values:
@@ -204,8 +205,11 @@ class _Builder:
         return f"{total} = {text};"
 
     def _declaration(self, fold: Fold, name: str) -> str:
-        if self.vector is not None:
+        if self.vector is not None and self.vector.dtype == "float32":
             return f"{self.module}_v{self.vector.lanes}_t {name} = {{0.0f}};"
+        if self.vector is not None:
+            start = literal(fold.start.attr, fold.dtype, self.module)
+            return f"{self.module}_int32x4_t {name} = {self.module}_all_x4({start});"
         return f"{C_TYPES[fold.dtype]} {name} = {literal(fold.start.attr, fold.dtype, self.module)};"
 
     def _is_late(self, name: str, read: Read) -> bool:
@@ -227,6 +231,8 @@ class _Builder:
 
     def _update(self, known: Values, accumulators: Values) -> list[str]:
         """One term added to the accumulators of one position."""
+        if self.vector is not None and self.vector.dtype == "int32":
+            return self._update_integers(self.vector, known, accumulators)
         printer = ScalarPrinter(self.module, known, self.loads.temporary, self.intervals)
         plain = [f for f in self.step.folds if f.term is not None and (self.result.guard or f.absent is None)]
         plain = [f for f in plain if f.dtype.startswith("float")]  # integers wrap: their update says how
@@ -241,6 +247,14 @@ class _Builder:
         for f, t, u in zip(others, fresh, updates, strict=True):
             lines.append(f"const {C_TYPES[f.dtype]} {t} = {u};")
         return lines + [f"{accumulators[f.accumulator]} = {t};" for f, t in zip(others, fresh, strict=True)]
+
+    def _update_integers(self, vector: Vector, known: Values, accumulators: Values) -> list[str]:
+        printer = self._lane_printer(vector, self.step.fold_reads(), known, accumulators)
+        fresh = [self.loads.temporary() for _ in self.step.folds]
+        updates = printer.print([f.update for f in self.step.folds])
+        lines = [f"const {self.module}_int32x4_t {t} = {u};" for t, u in zip(fresh, updates, strict=True)]
+        names = [accumulators[f.accumulator] for f in self.step.folds]
+        return [*printer.lines, *lines, *(f"{name} = {t};" for name, t in zip(names, fresh, strict=True))]
 
     def _border(self, late: Mapping[str, Read], values: list[Values], before: Snapshot) -> None:
         """The fold position by position, each with its own test, for tiles that lie across a border."""
@@ -269,10 +283,7 @@ class _Builder:
             self._store(known, offset)
 
     def _finish_lanes(self, vector: Vector) -> None:
-        """The epilogue over all lanes at once where it can be, else lane by lane."""
-        if self._ends_in_vectors(vector):
-            self._finish_vectors(vector)
-            return
+        """The epilogue lane by lane."""
         part = self.result
         site = Site(part.outer, part.head, part.finish)
         stored_lanes = {b.offset: b for b in self.ranges[vector.dim].blocks}
@@ -282,73 +293,77 @@ class _Builder:
             assert isinstance(first, int)
             block, lanes = stored_lanes[first], {a: self.loads.names.unique("lanes") for a in totals}
             for accumulator, name in lanes.items():
-                part.finish.append(f"{self.module}_lanes{vector.lanes}_t {name};")
-                part.finish.append(f"{name}.v = {totals[accumulator]};")
+                if vector.dtype == "float32":
+                    part.finish.append(f"{self.module}_lanes{vector.lanes}_t {name};")
+                    part.finish.append(f"{name}.v = {totals[accumulator]};")
+                    lanes[accumulator] = f"{name}.at"
+                else:
+                    part.finish.append(f"int32_t {name}[{vector.lanes}];")
+                    part.finish.append(f"{self.module}_store_int32({totals[accumulator]}, {name});")
             part.finish.append(f"for (int32_t lane = {block.first_lane}; lane < {block.end_lane}; ++lane) {{")
             inside = {**offset, vector.dim: dim("lane") + first}
-            totals_here = {a: f"{n}.at[lane]" for a, n in lanes.items()}
+            totals_here = {a: f"{n}[lane]" for a, n in lanes.items()}
             self._store(self.loads.values(self.step.epilogue_reads(), inside, site, totals_here), inside)
             part.finish.append("}")
             self.loads.restore(before)
 
     def _ends_in_vectors(self, vector: Vector) -> bool:
         """Whether all that the epilogue computes, reads and writes lies in lanes or is one number."""
-        step = self.step
-        if not in_vectors([o.value for o in step.outputs]) or step.dims[-1][0] != vector.dim:
+        step, values = self.step, [o.value for o in self.step.outputs]
+        integers = vector.dtype == "int32" and in_integer_vectors(values, self.intervals)
+        if not (integers or (vector.dtype == "float32" and in_vectors(values))):
             return False
         for read in step.epilogue_reads().values():
             flat = read.flat()
             if read.fill is not None or flat is None or flat.coefficient(vector.dim) not in (0, 1):
                 return False
-        return step.sizes[vector.dim] >= vector.lanes
+        return step.dims[-1][0] == vector.dim and step.sizes[vector.dim] >= vector.lanes
 
     def _finish_vectors(self, vector: Vector) -> None:
-        part = self.result
+        """The epilogue over all lanes at once. Those computed again, at the end of a dim, are not stored."""
+        part, outputs = self.result, self.step.outputs
         reads = self.step.epilogue_reads()
         stored_lanes = {b.offset: b for b in self.ranges[vector.dim].blocks}
         for totals, offset in zip(self.totals, self.positions, strict=True):
             before, first = self.loads.snapshot(), offset[vector.dim]
             assert isinstance(first, int)
             known = self.loads.values(reads, offset, Site(part.outer, part.head, part.finish, vector))
-            leaves = {s.var(n, r.buffer.type.dtype): vector.dim in r.dims() for n, r in reads.items()}
-            vectors = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if in_lanes} | totals
-            numbers = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if not in_lanes}
-            printer = VectorPrinter(self.module, vector.lanes, vectors, numbers, self.loads.temporary)
-            values = [printer.text(o.value) for o in self.step.outputs]
+            printer = self._lane_printer(vector, reads, known, totals)
+            values = printer.print([o.value for o in outputs])
             part.finish += printer.lines
-            block = stored_lanes[first]
-            for output, value in zip(self.step.outputs, values, strict=True):
-                lanes = self.loads.names.unique("lanes")
-                part.finish.append(f"const {self.module}_lanes{vector.lanes}_t {lanes} = {{{value}}};")
-                target = f"&{lanes}, {block.first_lane}, {block.end_lane}, &{self._target(output, offset)}"
-                part.finish.append(f"{self.module}_store{vector.lanes}({target});")
+            names = [self.loads.names.unique("lanes") for _ in outputs]
+            kind = "int32x4" if vector.dtype == "int32" else f"lanes{vector.lanes}"
+            for name, value in zip(names, values, strict=True):  # all values come before the stores
+                text = value if vector.dtype == "int32" else f"{{{value}}}"
+                part.finish.append(f"const {self.module}_{kind}_t {name} = {text};")
+            for output, name in zip(outputs, names, strict=True):
+                part.finish += self._lane_stores(vector, output, name, offset, stored_lanes[first])
             self.loads.restore(before)
 
-    def _finish_integers(self, vector: Vector) -> None:
-        """A map in lanes of int32. Lanes that are computed again, at the end of the dim, are not stored."""
-        part = self.result
-        reads = self.step.epilogue_reads()
-        (block,), (offset,) = self.ranges[vector.dim].blocks, self.positions
-        known = self.loads.values(reads, offset, Site(part.outer, part.head, part.finish, vector))
+    def _lane_printer(
+        self, vector: Vector, reads: Mapping[str, Read], known: Values, totals: Mapping[Scalar, str]
+    ) -> VectorPrinter | IntegerVectorPrinter:
         leaves = {s.var(n, r.buffer.type.dtype): vector.dim in r.dims() for n, r in reads.items()}
-        vectors = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if in_lanes}
+        vectors = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if in_lanes} | dict(totals)
         numbers = {leaf: known[leaf] for leaf, in_lanes in leaves.items() if not in_lanes}
-        printer = IntegerVectorPrinter(self.module, vectors, numbers, self.loads.temporary)
-        values = printer.print([o.value for o in self.step.outputs])
-        part.finish += printer.lines
-        stores = []  # all values come before them
-        for output, value in zip(self.step.outputs, values, strict=True):
-            lanes, dtype = self.loads.names.unique("lanes"), output.buffer.type.dtype
-            part.finish.append(f"const {self.module}_int32x4_t {lanes} = {value};")
-            stores.append((lanes, dtype, output))
-        for lanes, dtype, output in stores:
-            if block.first_lane == 0:
-                target = self._target(output, offset)
-                part.finish.append(f"{self.module}_store_{dtype}({lanes}, &{target});")
-                continue
-            for lane in range(block.first_lane, block.end_lane):
-                target = self._target(output, {**offset, vector.dim: block.offset + lane})
-                part.finish.append(f"{target} = ({C_TYPES[dtype]}){lanes}[{lane}];")
+        if vector.dtype == "float32":
+            return VectorPrinter(self.module, vector.lanes, vectors, numbers, self.loads.temporary)
+        return IntegerVectorPrinter(self.module, vectors, numbers, self.loads.temporary)
+
+    def _lane_stores(
+        self, vector: Vector, output: Output, lanes: str, offset: Offset, block: Block
+    ) -> list[str]:
+        target, dtype = self._target(output, offset), output.buffer.type.dtype
+        if vector.dtype == "float32":
+            where = f"&{lanes}, {block.first_lane}, {block.end_lane}, &{target}"
+            return [f"{self.module}_store{vector.lanes}({where});"]
+        if block.first_lane == 0:
+            return [f"{self.module}_store_{dtype}({lanes}, &{target});"]
+        targets = {
+            lane: self._target(output, {**offset, vector.dim: block.offset + lane})
+            for lane in range(block.first_lane, block.end_lane)
+        }
+        return [f"{to} = ({C_TYPES[dtype]}){lanes}[{lane}];" for lane, to in targets.items()]
 
     def _store(self, known: Mapping[Scalar, str], offset: Offset) -> None:
         """Computes and stores every output of one position; all values before the first store."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from teeny_embed.emit_c.literals import literal
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.interval import Intervals, bound, limits
-from teeny_embed.graph.scalar import Scalar
+from teeny_embed.graph.requantize import doubled_high_product, high_product
+from teeny_embed.graph.scalar import Scalar, constant_apart
 
 _ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _COMPARISON = {"less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
@@ -38,8 +41,11 @@ class VectorPrinter:
         self.lines: list[str] = []
         self._numbers, self._texts = numbers, dict(vectors)
 
-    def text(self, node: Scalar) -> str:
-        """The name of the vector of `node`."""
+    def print(self, roots: Sequence[Scalar]) -> list[str]:
+        """The names of the roots' vectors."""
+        return [self._text(root) for root in roots]
+
+    def _text(self, node: Scalar) -> str:
         if node not in self._texts:
             name = self.temporary()
             self.lines.append(f"const {self.module}_v{self.lanes}_t {name} = {self._operation(node)};")
@@ -49,13 +55,13 @@ class VectorPrinter:
     def _operation(self, node: Scalar) -> str:
         if node.op == "select":
             test, *arms = node.args
-            a, b, chosen, otherwise = map(self.text, (*test.args, *arms))
+            a, b, chosen, otherwise = map(self._text, (*test.args, *arms))
             bits, mask = f"({self.module}_mask{self.lanes}_t)", self.temporary()
             self.lines.append(f"const {bits[1:-1]} {mask} = {a} {_COMPARISON[test.op]} {b};")
             both = f"({bits}{chosen} & {mask}) | ({bits}{otherwise} & ~{mask})"
             return f"({self.module}_v{self.lanes}_t)({both})"
         if node.args:
-            a, b = map(self.text, node.args)
+            a, b = map(self._text, node.args)
             return f"{a} {_ARITHMETIC[node.op]} {b}"
         number = self._numbers[node] if node.op == "var" else literal(node.attr, node.dtype, self.module)
         return f"{number} - ({self.module}_v{self.lanes}_t){{0.0f}}"  # in every lane; -0 stays -0
@@ -76,6 +82,16 @@ def in_integer_vectors(values: Sequence[Scalar], known: Intervals) -> bool:
 def _computed(values: Sequence[Scalar]) -> list[Scalar]:
     """The operations and leaves of `values`, without the comparisons of clamps."""
     return [node for node in s.walk(values) if node.op not in ("less", "less_equal")]
+
+
+def _half(x: Scalar) -> Scalar | None:
+    """Half of `x`, if its form shows that it is even."""
+    inner, number = constant_apart(x)
+    if inner is None or inner.op != "shift_left" or inner.args[1].op != "const" or number % 2:
+        return None
+    places = inner.args[1].attr - 1
+    half = s.shift_left(inner.args[0], s.const(places, "int32")) if places else inner.args[0]
+    return half + number // 2 if number else half
 
 
 def _is_narrowing(value: Scalar) -> bool:
@@ -116,11 +132,24 @@ class IntegerVectorPrinter:
 
     def print(self, roots: Sequence[Scalar]) -> list[str]:
         """The roots' expressions; what they share is appended to `lines`."""
-        roots = [root.args[0] if _is_narrowing(root) else root for root in roots]
+        roots = [self._doubled(root.args[0] if _is_narrowing(root) else root) for root in roots]
         for node in _computed(roots):
             for arg in node.args:
                 self._uses[arg] = self._uses.get(arg, 0) + 1
         return [self._text(root) for root in roots]
+
+    def _doubled(self, root: Scalar) -> Scalar:
+        """`root` with high products of even numbers as those of their halves, by one number."""
+        done: dict[Scalar, Scalar] = {}
+        for node in s.walk([root]):
+            done[node] = node
+            if node.args and node not in self._texts:
+                args = tuple(done[a] for a in node.args)
+                done[node] = s.make(node.op, args, node.dtype, node.attr)
+                half = _half(args[0]) if node.attr is high_product else None
+                if half is not None and self._number(args[1]) is not None:
+                    done[node] = doubled_high_product(half, args[1])
+        return done[root]
 
     def _text(self, node: Scalar) -> str:
         if node not in self._texts:
@@ -143,20 +172,57 @@ class IntegerVectorPrinter:
         if node.op == "cast":
             return self._text(node.args[0])
         if node.op == "call":
-            return self._call(node.attr.name, *map(self._text, node.args))
+            return self._function(node)
         if node.op == "select":
             return self._clamped(node)
         a, b = node.args
-        if node.op == "shift_left":
-            text = f"{self._operand(a)} * {1 << b.attr}"
-        elif node.op == "shift_right":
+        if node.op == "add":
+            return self._sum(a, b)
+        if node.op == "shift_right":
+            inner, half = constant_apart(a)
+            if inner is not None and 2 * half == 1 << b.attr:
+                return self._call("rounded_shift", self._text(inner), str(b.attr))
             text = f"{self._operand(a)} >> {b.attr}"
-        elif node.op == "add" and (number := self._number(b)) is not None:
-            return self._call("add", self._text(a), number)
+        elif node.op == "shift_left":
+            text = f"{self._operand(a)} * {1 << b.attr}"
         else:
             text = f"{self._operand(a)} {_ARITHMETIC[node.op]} {self._operand(b)}"
         self._infix.add(text)
         return text
+
+    def _sum(self, a: Scalar, b: Scalar) -> str:
+        """A multiple is added, or added to, in one instruction."""
+        if (summand := self._number(b)) is not None:
+            multiple = self._multiple(a)
+            if multiple is None:
+                return self._call("add", self._text(a), summand)
+            return self._call("multiply_add", self._text(multiple[0]), multiple[1], summand)
+        for x, y in ((a, b), (b, a)):
+            if (multiple := self._multiple(y)) is not None:
+                return self._call("add_multiple", self._text(x), self._text(multiple[0]), multiple[1])
+        text = f"{self._operand(a)} + {self._operand(b)}"
+        self._infix.add(text)
+        return text
+
+    def _multiple(self, node: Scalar) -> tuple[Scalar, str] | None:
+        """(x, factor) if `node` is x times one number, and is used here alone."""
+        if self._uses.get(node, 0) > 1:
+            return None
+        if node.op == "shift_left":
+            return node.args[0], str(1 << node.args[1].attr)
+        if node.op == "multiply" and (factor := self._number(node.args[1])) is not None:
+            return node.args[0], factor
+        return None
+
+    def _function(self, node: Scalar) -> str:
+        if node.attr.name in ("high_product", "doubled_high_product"):
+            x, y = node.args
+            factor = self._text(y) if node.attr is high_product else self._number(y)
+            return self._call(node.attr.name, self._text(x), str(factor))
+        (x,), places = node.args, 0
+        if x.op == "shift_right" and x.args[1].attr <= 32 - 8 * np.dtype(node.dtype).itemsize:
+            x, places = x.args[0], x.args[1].attr
+        return self._call(node.attr.name, self._text(x), str(places))
 
     def _clamped(self, node: Scalar) -> str:
         found = bound(node)

@@ -76,6 +76,13 @@ high_product = define(
 )
 """What rule "tflite" computes first, of twice its accumulator: one instruction on many cores."""
 
+doubled_high_product = define(
+    "doubled_high_product",
+    "high product of 2 x and y",
+    lambda x, y: _high_product(x + x, y),
+    "int32", "int32",
+)  # fmt: skip
+
 
 def rounded_shift(x: Scalar, places: Scalar, negative: bool) -> Scalar:
     """x 2^-places rounded to the nearest, ties away from zero; |x| < 2^30, 1 <= places <= 31.

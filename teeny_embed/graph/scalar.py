@@ -306,6 +306,15 @@ def leaves(*roots: Scalar) -> list[Scalar]:
     return [n for n in walk(roots) if n.op in ("var", "index")]
 
 
+def constant_apart(x: Scalar) -> tuple[Scalar | None, int]:
+    """An integer x as (y, number) with x = y + number; y None for a constant."""
+    if x.op == "const":
+        return None, x.attr
+    if x.op == "add" and x.args[1].op == "const":
+        return x.args[0], x.args[1].attr
+    return x, 0
+
+
 def substitute(root: Scalar, mapping: Mapping[Scalar, Scalar]) -> Scalar:
     """`root` with each node of `mapping` replaced."""
     memo: dict[Scalar, Scalar] = dict(mapping)

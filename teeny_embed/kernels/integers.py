@@ -12,7 +12,7 @@ from dataclasses import replace
 from teeny_embed.graph import scalar as s
 from teeny_embed.graph.interval import Intervals, bound, limits
 from teeny_embed.graph.requantize import RULES, SATURATE, high_product, rounded_shift
-from teeny_embed.graph.scalar import Scalar
+from teeny_embed.graph.scalar import Scalar, constant_apart
 from teeny_embed.graph.step import Index, Output, Step
 
 HALF_RANGE = 1 << 30
@@ -76,20 +76,20 @@ class _Simplifier:
             return _shifted(a, b.attr) if b.op == "const" and 0 <= b.attr < 31 else s.shift_left(a, b)
         if op == "subtract":
             return self._plus(a, -b.attr) if b.op == "const" else a - b
-        (first, m), (second, n) = _constant_apart(a), _constant_apart(b)
+        (first, m), (second, n) = constant_apart(a), constant_apart(b)
         if first is None or second is None:
             return self._plus(a, n) if second is None else self._plus(b, m)
         return self._plus(first + second, m + n)
 
     def _plus(self, x: Scalar, number: int) -> Scalar:
         """x + number: one addition for all constants, before a shift to the right where there is one."""
-        inner, own = _constant_apart(x)
+        inner, own = constant_apart(x)
         if inner is None:
             return s.const(own + number, "int32")
         number += own
         if inner.op == "shift_right" and inner.args[1].op == "const":
             sum_, places = inner.args
-            before, first = _constant_apart(sum_)
+            before, first = constant_apart(sum_)
             if before is not None and first:
                 merged = before + (first + (number << places.attr))
                 if not self._known.wraps(sum_) and not self._known.wraps(merged):
@@ -118,7 +118,7 @@ class _Simplifier:
         if multiplier.op != "const" or multiplier.attr.bit_count() != 1:
             return high_product(x, multiplier)
         places = 33 - multiplier.attr.bit_length()
-        inner, number = _constant_apart(x)
+        inner, number = constant_apart(x)
         if inner is not None and inner.op == "shift_left" and inner.args[1].op == "const":
             finer = inner.args[1].attr - places
             if finer >= 0 and number % (1 << places) == 0 and not self._known.wraps(x):
@@ -146,6 +146,7 @@ class _Simplifier:
             inner, at_least, at_most = found
             low, high = max(low, at_least), min(high, at_most)
         type_low, type_high = limits(dtype)
+        inner = self._without_ties(inner, max(low, type_low))
         least, greatest = self._known.of(inner)
         below, above = least < low, greatest > high
         low, high = max(low, least), min(high, greatest)
@@ -161,21 +162,27 @@ class _Simplifier:
         inside = s.cast(SATURATE[dtype](inner), "int32") if below and above else inner
         return s.cast(_at_least(inside, low) if own_low else _at_most(inside, high), dtype)
 
-
-def _constant_apart(x: Scalar) -> tuple[Scalar | None, int]:
-    """x as (y, number) with x = y + number; y None for a constant."""
-    if x.op == "const":
-        return None, x.attr
-    if x.op == "add" and x.args[1].op == "const":
-        return x.args[0], x.args[1].attr
-    return x, 0
+    def _without_ties(self, x: Scalar, low: int) -> Scalar:
+        """`x`, of which nothing below `low` is kept: if negative sums end there, their ties do not matter."""
+        if x.op != "shift_right" or x.args[1].op != "const":
+            return x
+        rounded, number = constant_apart(x.args[0])
+        if rounded is None or rounded.op != "add" or (number - 1) >> x.args[1].attr > low:
+            return x
+        value, sign = rounded.args
+        plain = value + number
+        if sign is not s.shift_right(value, s.const(31, "int32")):
+            return x
+        if self._known.wraps(x.args[0]) or self._known.wraps(rounded) or self._known.wraps(plain):
+            return x
+        return s.shift_right(plain, x.args[1])
 
 
 def _shifted(x: Scalar, places: int) -> Scalar:
     """x 2^places as one shift and one addition."""
     if places == 0:
         return x
-    inner, number = _constant_apart(x)
+    inner, number = constant_apart(x)
     if inner is None:
         return s.const(number << places, "int32")
     if inner.op == "shift_left" and inner.args[1].op == "const" and inner.args[1].attr + places < 32:

@@ -38,6 +38,8 @@ class Vector:
     dim: str
     lanes: int
     block_count: int
+    dtype: str = "float32"
+    """Of an accumulator."""
 
 
 def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
@@ -53,17 +55,20 @@ def vector_of(step: Step, target: Target) -> tuple[Vector, Tile] | None:
 
 
 def integer_vector_of(step: Step, target: Target) -> Vector | None:
-    """How a map of small integers runs in four lanes of int32 (MVE); None if it does not."""
-    if not target.has("mve") or step.folds or not step.dims:
+    """How a map or sums of small integers run in four lanes of int32 (MVE); None if they do not."""
+    if not target.has("mve") or not step.dims or len(step.levels) > 1:
         return None
     name, extent = step.dims[-1]
-    reads = step.reads.values()
     types = {b.type.dtype for b in (*step.buffers_read(), *step.buffers_written())}
-    if extent < 4 or any(r.fill is not None for r in reads) or not types <= {"int8", "int16", "int32"}:
+    if extent < 4 or name in _tested(step) or not types <= {"int8", "int16", "int32"}:
         return None
+    if any(f.dtype != "int32" or f.absent is not None for f in step.folds):
+        return None
+    reads = step.reads.values() if not step.folds else step.fold_reads().values()
     flat = [r.flat() for r in reads]
     lies = all(f is not None and f.coefficient(name) in (0, 1) and f.divisor == 1 for f in flat)
-    return Vector(name, 4, 1) if lies else None
+    in_lanes = any(name in r.dims() for r in reads) or not step.folds
+    return Vector(name, 4, 1, "int32") if lies and in_lanes and all(r.fill is None for r in reads) else None
 
 
 def _fills_lanes(step: Step, d: str) -> bool:
@@ -89,8 +94,12 @@ def _dims_in_lanes(step: Step) -> list[str]:
         if r.fill is None
     ):
         return []
-    tested = {d for i, _ in fold_bounds(step) for d in i.dims} | absence_dims(step)
-    return [d for d, _ in step.dims if d not in tested]
+    return [d for d, _ in step.dims if d not in _tested(step)]
+
+
+def _tested(step: Step) -> set[str]:
+    """Dims along which a term may be absent."""
+    return {d for i, _ in fold_bounds(step) for d in i.dims} | absence_dims(step)
 
 
 def _moving_otherwise(step: Step, d: str) -> list[str]:

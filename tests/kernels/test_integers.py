@@ -184,3 +184,15 @@ def test_large_accumulators_are_verified_too(tmp_path: Path) -> None:
     built = build(Program("large", infer=trace(infer, input("x", (9, 2), "int8"))), out=tmp_path)
     assert "large_requantize_tflite(" in (tmp_path / "large.c").read_text()
     assert te.verify(built).ok
+
+
+@pytest.mark.parametrize("zero_point, matters", [(-128, False), (-127, True), (0, True)])
+def test_ties_do_not_matter_where_negative_numbers_become_the_least(zero_point: int, matters: bool) -> None:
+    scaled = REQUANTIZE(X, 1623821475, -7) + zero_point
+    inside = s.select(s.less_equal(scaled, s.const(127, "int32")), scaled, 127)
+    root = s.cast(s.select(s.less_equal(s.const(-128, "int32"), inside), inside, -128), "int8")
+    found = simplified_scalar(root, between(-(1 << 20), 1 << 20))
+    shifts = [n for n in s.walk([found]) if n.op == "shift_right" and n.args[1].attr == 31]
+    assert bool(shifts) == matters
+    values = {X: np.clip(accumulators(21), -(1 << 20), 1 << 20).astype(np.int32)}
+    np.testing.assert_array_equal(s.evaluate(found, values), s.evaluate(root, values))

@@ -81,6 +81,29 @@ def _narrow(x: Tensor) -> Tensor:
     return call("shift_right", x.astype("int32") * number(3), number(1)).astype("int8")
 
 
+def _positive_sum(x: Tensor, y: Tensor) -> Tensor:
+    """Negative numbers become the least, and ties do not matter."""
+    doubled = call("shift_left", x.astype("int32") + y.astype("int32"), number(18))
+    return clamped(_rescaled(doubled, 1098017566, -17) + number(-128))
+
+
+def _row_sums(x: Tensor, y: Tensor) -> Tensor:
+    """Of products, over all rows; [rows, columns] to [columns]."""
+    products = (x.astype("int32") - number(3)) * y.astype("int32")
+    return clamped(_rescaled(products.sum(axis=0), 1373658368, -9))
+
+
+def _row_means(x: Tensor) -> Tensor:
+    """What lanes cannot compute ends them one by one."""
+    total = x.astype("int32").sum(axis=0)
+    return (total / number(3)).astype("int8")
+
+
+def _padded_sums(x: Tensor) -> Tensor:
+    total = call("sum_pool", x.astype("int32"), kernel=(3, 3), stride=(2, 2), padding=((1, 1), (1, 1)))
+    return clamped(_rescaled(total, 1373658368, -2))
+
+
 def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return _sum(x, y), _wide(x)
 
@@ -93,6 +116,11 @@ MAP_CASES: dict[str, tuple[tuple[tuple[str, tuple[int, ...]], ...], Callable[...
     "product": ((("int8", (7, 4)), ("int8", (7, 4))), _product),
     "from 16 bits": ((("int16", (21,)),), _narrow),
     "to 32 bits": ((("int8", (23,)),), _wide),
+    "positive": ((("int8", (23,)), ("int8", (23,))), _positive_sum),
+    "sums of rows": ((("int8", (5, 8)), ("int8", (5, 8))), _row_sums),
+    "sums of rows, odd": ((("int8", (3, 7)), ("int8", (3, 1))), _row_sums),
+    "means of rows": ((("int8", (3, 9)),), _row_means),
+    "padded sums": ((("int8", (1, 5, 6, 9)),), _padded_sums),
     "several results": ((("int8", (9,)), ("int8", (9,))), _both),
 }
 """Types and shapes of inputs, and what is computed of them."""

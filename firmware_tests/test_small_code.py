@@ -44,7 +44,7 @@ def test_training_keeps_numpys_bits_and_takes_less_code(mnist: Digits, tmp_path:
     assert 2 * bytes_of[0] < bytes_of[1]
 
 
-FLASH_BYTES = {("cortex-m4f", "kws_dscnn"): 8_040, ("cortex-m55", "kws_dscnn"): 8_374}
+FLASH_BYTES = {("cortex-m4f", "kws_dscnn"): 8_040, ("cortex-m55", "kws_dscnn"): 8_432}
 """Beyond weights and biases, at most."""
 
 

@@ -80,11 +80,6 @@ def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float =
     return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
 
 
-@converter("aten.baddbmm")
-def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    return addmm(x, batch1, batch2, beta, alpha)
-
-
 @converter("aten.scaled_dot_product_attention")
 def attention(
     x: Tensor,

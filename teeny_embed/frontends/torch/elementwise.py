@@ -30,7 +30,7 @@ def _unary(ours: str, x: Tensor) -> Tensor:
 
 for _aten, _ours in {
     "abs": "abs", "ceil": "ceil", "cos": "cos", "erf": "erf", "exp": "exp", "floor": "floor", "log": "log",
-    "logical_not": "logical_not", "bitwise_not": "logical_not", "neg": "negative", "relu": "relu",
+    "bitwise_not": "logical_not", "neg": "negative", "relu": "relu",
     "round": "round_even", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign", "sin": "sin",
     "sqrt": "sqrt", "tanh": "tanh",
 }.items():  # fmt: skip
@@ -43,10 +43,30 @@ def _binary(ours: str, x: Operand, other: Operand) -> Tensor:
 
 for _aten, _ours in {
     "mul": "multiply", "maximum": "maximum", "minimum": "minimum", "eq": "equal", "ne": "not_equal",
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "logical_and": "logical_and",
-    "logical_or": "logical_or", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or",
 }.items():  # fmt: skip
     converter(f"aten.{_aten}")(partial(_binary, _ours))
+
+
+def _truth(x: Tensor) -> Tensor:
+    """A number is true unless it is 0."""
+    return x if x.dtype == "bool" else x != 0
+
+
+@converter("aten.logical_not")
+def logical_not(x: Tensor) -> Tensor:
+    return call("logical_not", _truth(x))
+
+
+@converter("aten.logical_and")
+def logical_and(x: Tensor, other: Tensor) -> Tensor:
+    return call("logical_and", _truth(x), _truth(other))
+
+
+@converter("aten.logical_or")
+def logical_or(x: Tensor, other: Tensor) -> Tensor:
+    return call("logical_or", _truth(x), _truth(other))
 
 
 @converter("aten.add")
@@ -57,11 +77,6 @@ def add(x: Tensor, other: Operand, alpha: float = 1) -> Tensor:
 @converter("aten.sub")
 def sub(x: Tensor, other: Operand, alpha: float = 1) -> Tensor:
     return _binary("subtract", x, other if alpha == 1 else other * alpha)
-
-
-@converter("aten.rsub")
-def rsub(x: Tensor, other: Operand, alpha: float = 1) -> Tensor:
-    return _binary("subtract", other, x if alpha == 1 else x * alpha)
 
 
 @converter("aten.div")
@@ -96,11 +111,6 @@ def power(x: Operand, exponent: Operand) -> Tensor:
 def choose(condition: Tensor, self: Operand, other: Operand) -> Tensor:
     a, b = together(self, other)
     return call("where", condition, as_tensor(a), as_tensor(b))
-
-
-@converter("aten.masked_fill")
-def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    return where(mask, value if not isinstance(value, Tensor) else value.astype(x.dtype), x)
 
 
 @converter("aten.clamp")
@@ -152,12 +162,17 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return (where(positive, scaled, 0.0) + call("log", 1.0 + call("exp", minus_size))) / beta
 
 
+@converter("aten.log_sigmoid")
+def log_sigmoid(x: Tensor) -> Tensor:
+    return -softplus(-x)
+
+
 @converter("aten.mish")
 def mish(x: Tensor) -> Tensor:
     return x * call("tanh", softplus(x))
 
 
-@converter("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy")
+@converter("aten.clone", "aten.alias", "aten.lift_fresh_copy")
 def same(x: Tensor) -> Tensor:
     return x
 
@@ -167,7 +182,7 @@ def cast(x: Tensor, dtype: str | None = None) -> Tensor:
     return x if dtype is None else x.astype(dtype)
 
 
-@converter("aten.native_dropout", "aten.dropout")
+@converter("aten.native_dropout")
 def dropout(x: Tensor, p: float, train: bool, uniform: Any) -> Any:
     """0 with probability p, else x / (1 - p). The second result is the mask."""
     if not train or p == 0:

@@ -12,26 +12,14 @@ from teeny_embed.frontends.torch.registry import converter
 from teeny_embed.graph.tensor import Tensor, call, constant
 
 
-@converter("aten.view", "aten._unsafe_view", "aten.reshape")
-def view(x: Tensor, size: Sequence[int] = (), shape: Sequence[int] = ()) -> Tensor:
-    return x.reshape(tuple(size or shape))
+@converter("aten.view")
+def view(x: Tensor, size: Sequence[int]) -> Tensor:
+    return x.reshape(tuple(size))
 
 
 @converter("aten.permute")
 def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
     return x.transpose(*(d % x.rank for d in dims))
-
-
-@converter("aten.transpose")
-def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    axes = list(range(x.rank))
-    axes[dim0], axes[dim1] = axes[dim1], axes[dim0]
-    return x.transpose(*axes)
-
-
-@converter("aten.t")
-def t(x: Tensor) -> Tensor:
-    return x.transpose()
 
 
 @converter("aten.unsqueeze")
@@ -81,17 +69,10 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
     return part(x, dim, index)
 
 
-@converter("aten.split_with_sizes", "aten.split")
-def split(x: Tensor, split_sizes: Sequence[int] = (), split_size: int = 0, dim: int = 0) -> list[Tensor]:
-    extent = x.shape[dim]
-    sizes = split_sizes or [min(split_size, extent - at) for at in range(0, extent, split_size)]
-    ends = np.cumsum(sizes).tolist()
-    return [part(x, dim, builtins.slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-
-
-@converter("aten.unbind")
-def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return [part(x, dim, position) for position in range(x.shape[dim])]
+@converter("aten.split_with_sizes")
+def split(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    ends = np.cumsum(split_sizes).tolist()
+    return [part(x, dim, builtins.slice(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
 
 
 @converter("aten.cat")
@@ -99,15 +80,23 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return call("concat", *tensors, axis=dim)
 
 
-@converter("aten.stack")
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    return cat([unsqueeze(x, dim % (x.rank + 1)) for x in tensors], dim)
-
-
 @converter("aten.flip")
 def flip(x: Tensor, dims: Sequence[int]) -> Tensor:
     for dim in dims:
         x = cat([part(x, dim, builtins.slice(at, at + 1)) for at in reversed(range(x.shape[dim]))], dim)
+    return x
+
+
+@converter("aten.roll")
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    """Without axes the elements are one row."""
+    if not dims:
+        return roll(x.reshape(-1), shifts, (0,)).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        at = -shift % x.shape[dim]
+        if at:
+            parts = part(x, dim, builtins.slice(at, None)), part(x, dim, builtins.slice(0, at))
+            x = cat(parts, dim)
     return x
 
 

@@ -78,7 +78,7 @@ def max_pool_3d(
     return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@converter("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
+@converter("aten.avg_pool2d", "aten.avg_pool3d")
 def avg_pool(
     x: Tensor,
     kernel_size: Sequence[int],
@@ -116,21 +116,19 @@ def _counts(
     return total
 
 
-@converter("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d", "aten.adaptive_avg_pool1d")
-def adaptive_avg_pool(x: Tensor, output_size: Extents) -> Tensor:
-    rank = len(output_size) if isinstance(output_size, Sequence) else 1
-    kernel = _equal_parts(x, as_tuple(output_size, rank))
-    return _pooled(x, rank, lambda x: call("avg_pool", x, kernel=kernel))
+@converter("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d")
+def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    kernel = _equal_parts(x, output_size)
+    return _pooled(x, len(kernel), lambda x: call("avg_pool", x, kernel=kernel))
 
 
 @converter("aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d")
-def adaptive_max_pool(x: Tensor, output_size: Extents) -> tuple[Tensor, None]:
-    rank = len(output_size) if isinstance(output_size, Sequence) else 1
-    kernel = _equal_parts(x, as_tuple(output_size, rank))
-    return _pooled(x, rank, lambda x: call("max_pool", x, kernel=kernel)), None
+def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, None]:
+    kernel = _equal_parts(x, output_size)
+    return _pooled(x, len(kernel), lambda x: call("max_pool", x, kernel=kernel)), None
 
 
-def _equal_parts(x: Tensor, output: tuple[int, ...]) -> tuple[int, ...]:
+def _equal_parts(x: Tensor, output: Sequence[int]) -> tuple[int, ...]:
     extents = x.shape[-len(output) :]
     if any(e % o for e, o in zip(extents, output, strict=True)):
         hint = "choose an output whose extents divide those of the input"

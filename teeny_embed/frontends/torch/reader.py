@@ -26,8 +26,8 @@ from teeny_embed.frontends.torch.exported import (
 from teeny_embed.graph.node import user_line
 
 KEPT = (
-    "celu", "group_norm", "layer_norm", "linear", "matmul", "mish", "scaled_dot_product_attention",
-    "softplus",
+    "celu", "group_norm", "layer_norm", "linear", "log_sigmoid", "matmul", "mish", "roll",
+    "scaled_dot_product_attention", "softplus",
 )  # fmt: skip
 """Operators with a converter that is better than what they decompose to."""
 _STORAGE = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad"}

@@ -69,6 +69,24 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
     return part(x, dim, index)
 
 
+@converter("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d")
+def upsample_nearest(
+    x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None = None
+) -> Tensor:
+    """Every element of [N, C, spatial...] several times side by side, by a whole factor."""
+    factors = [
+        int(f) if int(f) == f else 0
+        for f in scale_factors or [o / e for o, e in zip(output_size or (), x.shape[2:], strict=True)]
+    ]
+    if 0 in factors:
+        what = f"{list(x.shape[2:])} to {list(output_size or scale_factors or ())}"
+        raise ShapeError(f"{what} is no whole factor", hint="scale by 2, 3 and so on")
+    pairs = [*zip(x.shape[2:], factors, strict=True)]
+    spread = x.reshape((*x.shape[:2], *(e for extent, _ in pairs for e in (extent, 1))))
+    wide = call("expand", spread, shape=(*x.shape[:2], *(e for pair in pairs for e in pair)))
+    return wide.reshape((*x.shape[:2], *(extent * factor for extent, factor in pairs)))
+
+
 @converter("aten.split_with_sizes")
 def split(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
     ends = np.cumsum(split_sizes).tolist()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import teeny_embed as te
+from support.tools import need
 from teeny_embed import nn
 from teeny_embed.graph.lower import Evaluator
 
@@ -40,9 +41,11 @@ def assert_near(name: str, ours: Any, theirs: Any, tolerance: float = 1e-5) -> N
 
 @pytest.mark.parametrize("name", NETS)
 def test_a_net_computes_what_torch_does_and_c_the_same_bits(name: str, nets: Any, tmp_path: Path) -> None:
-    module, x, _ = nets.made(name)
+    module, x, label = nets.made(name)
     net = te.from_torch(module, x)
-    program = te.Program(name, infer=te.trace(net, *net.inputs))
+    target = te.input("label", tuple(label.shape), "int32")
+    step = te.train_step(net, nn.cross_entropy, nn.Adam(), *net.inputs, target)
+    program = te.Program(name, infer=te.trace(net, *net.inputs), train_step=step)
     outputs, _ = Evaluator(program.entry_points["infer"])({net.inputs[0].node.name: numbers(x)})
     assert_near("output", outputs["output"], module.eval()(x).detach())
     assert te.verify(te.build(program, out=tmp_path), on="host").ok
@@ -68,6 +71,22 @@ def test_ten_steps_learn_what_torch_does_and_go_back(name: str, nets: Any) -> No
         if not key.endswith("num_batches_tracked"):
             assert_near(key, learned[key], theirs, nets.CASES[name].tolerance)
     module.load_state_dict(learned)
+
+
+def test_a_board_learns_a_net_of_torch(nets: Any, tmp_path: Path) -> None:
+    need("arm-none-eabi-gcc", "qemu-system-arm")
+    module, x, label = nets.made("residual")
+    net = te.from_torch(module, x)
+    target = te.input("label", tuple(label.shape), "int32")
+    step = te.train_step(net, nn.cross_entropy, nn.SGD(), *net.inputs, target)
+    program = te.Program("residual", infer=te.trace(net, *net.inputs), train_step=step)
+    build = te.build(program, target="cortex-m4f", out=tmp_path)
+    assert te.verify(build, on="qemu", steps=3).ok
+    images, labels = numbers(x), numbers(label)
+    report = te.fit(build, images, labels, on="qemu", lr=RATE, epochs=2)
+    module.load_state_dict(te.to_state_dict(build, report.state))
+    learned = module.state_dict()["head.weight"].numpy()
+    assert learned.tobytes() == report.state["head.weight"].tobytes()
 
 
 def test_channels_first_costs_no_memory(nets: Any, tmp_path: Path) -> None:

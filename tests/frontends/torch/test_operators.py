@@ -17,9 +17,9 @@ FUNCTIONS = (
     "extremes", "masks", "integers", "relus", "elus", "sigmoids", "softplus", "gelus", "shrinks", "glu",
     "sums", "apart", "largest", "places", "variances", "softmax", "layer_norm", "group_norm",
     "instance_norm", "response_norm", "shapes", "parts", "splits", "chunks", "repeats", "flips", "pads",
-    "mirrors", "pixels", "lookups", "gathers", "made", "convolution", "transposed", "one_dim", "three_dims",
-    "products", "additions", "einsum", "attention", "masked_attention", "max_pools", "ceilings",
-    "avg_pools", "cubes", "divisors", "adaptive", "line_pools", "one_sample",
+    "mirrors", "pixels", "stretch", "lookups", "gathers", "made", "convolution", "transposed", "one_dim",
+    "three_dims", "products", "additions", "einsum", "attention", "masked_attention", "max_pools",
+    "ceilings", "avg_pools", "cubes", "divisors", "adaptive", "line_pools", "one_sample",
 )  # fmt: skip
 TOLERANCE = 1e-5
 """Of the largest magnitude: sums have another order, and exp and the like are not those of torch."""

@@ -46,4 +46,4 @@ def test_what_is_counted_is_the_same_work(shared: Path, tmp_path: Path) -> None:
     )
     counts = [each["instructions"]["infer"]["total"] for each in (inside, outside)]
     assert abs(counts[0] - counts[1]) < 0.01 * counts[1]
-    assert inside["arena_bytes"] > outside["arena_bytes"]
+    assert inside["arena_bytes"] >= outside["arena_bytes"]

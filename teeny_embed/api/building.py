@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shutil
@@ -68,9 +69,7 @@ class Build:
         raw[:4] = struct.pack("<I", self._signature)
         initial = {v.name: v.initial for v in self.program.variables()}
         values = {f.name: initial[f.name] for f in self.interface.state} | dict(state)
-        return stored(
-            form, self._signature, state_into_bytes(self.interface, bytes(raw), values), sequence
-        )
+        return stored(form, self._signature, state_into_bytes(self.interface, bytes(raw), values), sequence)
 
     def unpack(self, content: bytes, what: str = "parameters") -> dict[str, Any]:
         """Tensors by name of what NAME_save_parameters, or for `what` "state" NAME_save, has written.
@@ -135,8 +134,9 @@ def build(
     schedules = [fuse(lower(g, n, variables)) for n, g in program.entry_points.items()]
     for schedule in schedules:
         check_accumulators(schedule)
-    planned = plan([prepare(schedule, found) for schedule in schedules], io)
-    module = build_module(program.name, planned, lambda step: choose(step, found), drawn)
+    kernel = functools.cache(lambda step: choose(step, found))
+    planned = plan([prepare(schedule, found) for schedule in schedules], kernel, io)
+    module = build_module(program.name, planned, kernel, drawn)
     _check_fit(found, planned, module)
     identity = _identity(program, found, float)
     files = render(module, identity)

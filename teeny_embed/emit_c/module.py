@@ -24,7 +24,7 @@ from teeny_embed.graph.interval import Accumulator, Intervals, accumulator_of, i
 from teeny_embed.graph.node import Variable
 from teeny_embed.graph.quantization import Quantization
 from teeny_embed.graph.step import Buffer, Read, Step
-from teeny_embed.kernels.choose import Choice
+from teeny_embed.kernels.choose import Choice, distance
 from teeny_embed.kernels.integers import simplified
 from teeny_embed.kernels.quantized import Packed
 from teeny_embed.kernels.tiles import is_brief
@@ -67,6 +67,8 @@ class NodeFunction:
     """ "train_step node 3" for every call."""
     accumulator: Accumulator | None = None
     """Of all calls together; None unless this is a contraction of small integers."""
+    distance_bytes: int | None = None
+    """How far y must begin before x if it lies over it: of all calls the most; None if it must not."""
     integers: tuple[Segment, ...] = ()
     """The body in vectors of int32, which stands in its place where there are such instructions."""
     brief: bool = False
@@ -323,6 +325,8 @@ class _Builder:
         pointers = self._pointers(entry, step)
         choice = self.choices[step]
         accumulator = accumulator_of(step) if choice.packed is None else choice.packed.accumulator
+        near = distance(step, choice, _input_of(step)) if choice.packed is not None else None
+        distance_bytes = None if near is None else near.byte_count
         parts: tuple[Segment, ...] | ScatterNest | Packed
         integers: tuple[Segment, ...] = ()
         text: Any
@@ -337,6 +341,7 @@ class _Builder:
             integers = integer_segments(printed, choice, self.name, pointers, self.intervals[step])
             parameters = self._parameters(entry, printed, pointers, firsts)
             text = parts
+        parameters = _unrestricted(parameters, self._overlapping(entry, step))
         key = repr(([p.declaration for p in parameters], text))
         use = f"{entry.schedule.name} node {position}"
         known = self.nodes.get(key)
@@ -346,9 +351,11 @@ class _Builder:
         where = next((x.where for x in step.sources if x.where), "")
         if known is not None and known.accumulator is not None and accumulator is not None:
             accumulator = accumulator.hull(known.accumulator)
+        if known is not None and known.distance_bytes is not None and distance_bytes is not None:
+            distance_bytes = max(distance_bytes, known.distance_bytes)
         self.nodes[key] = NodeFunction(
             name, step.title, layers, where, parameters, parts, choice.kernel, step.macs,
-            tuple(formulas(step, pointers)), uses, accumulator, integers, is_brief(step),
+            tuple(formulas(step, pointers)), uses, accumulator, distance_bytes, integers, is_brief(step),
         )  # fmt: skip
         return Call(name, tuple(p.argument for p in parameters), self._finite(entry, step))
 
@@ -398,7 +405,7 @@ class _Builder:
 
     def _kernel_parameters(self, entry: EntryPlan, step: Step, packed: Packed) -> tuple[Parameter, ...]:
         """x and y, the scratch, and the tables under their roles."""
-        x = next(r.buffer for r in step.fold_reads().values() if r.buffer.kind != "constant")
+        x = _input_of(step)
         own = [(x, "x", "in"), (step.outputs[0].buffer, "y", "out")]
         own += [(step.scratch, "scratch", "scratch")] if step.scratch is not None else []
         found = [self._parameter(entry, b, entry.storage[b], name, role) for b, name, role in own]
@@ -420,6 +427,21 @@ class _Builder:
         const = "const " if role == "in" else ""
         declaration = f"{c_type} {name}" if by_value else f"{const}{c_type} *TE_RESTRICT {name}"
         return Parameter(name, declaration, argument, role, str(buffer.type), place)
+
+    def _overlapping(self, entry: EntryPlan, step: Step) -> frozenset[str]:
+        """Names in C of those arguments that share bytes of the arena."""
+        places = {}
+        for buffer in dict.fromkeys([*step.buffers_read(), *step.buffers_written()]):
+            first = entry.offsets.get(entry.storage[buffer])
+            if first is not None:
+                places[buffer] = (first, first + buffer.type.size_bytes)
+        return frozenset(
+            self._place(entry, b)[0]
+            for b, (first, end) in places.items()
+            if any(
+                o is not b and first < other_end and other < end for o, (other, other_end) in places.items()
+            )
+        )
 
     def _place(self, entry: EntryPlan, buffer: Buffer) -> tuple[str, str]:
         """What an entry point passes for a buffer, and where that lies."""
@@ -461,6 +483,21 @@ class _Builder:
         return name
 
 
+def _unrestricted(parameters: tuple[Parameter, ...], overlapping: Collection[str]) -> tuple[Parameter, ...]:
+    """Without the promise that nothing else points to the same bytes, where that is in `overlapping`."""
+    return tuple(
+        replace(p, declaration=p.declaration.replace("TE_RESTRICT ", ""))
+        if p.argument.partition(" + ")[0] in overlapping
+        else p
+        for p in parameters
+    )
+
+
+def _input_of(step: Step) -> Buffer:
+    """What a quantised contraction is of, beside its weights."""
+    return next(r.buffer for r in step.fold_reads().values() if r.buffer.kind != "constant")
+
+
 def _slots(entry: EntryPlan) -> list[tuple[Buffer, int]]:
     """The arguments of an entry point that lie in the arena, and where."""
     arguments = (*entry.schedule.inputs, *entry.schedule.outputs)
@@ -494,12 +531,9 @@ def _from_first_element(step: Step, entry: EntryPlan) -> tuple[Step, dict[Buffer
 
 
 def _variables(plan: Plan) -> list[Variable]:
-    """Variables that some entry point assigns; parameters first, in order of first use."""
-    assigned = {b.variable for e in plan.entries for b, _ in e.schedule.assigns}
-    found = dict.fromkeys(
-        b.variable for e in plan.entries for b in e.schedule.buffers() if b.variable is not None
-    )
-    return sorted((v for v in found if v in assigned), key=lambda v: v.kind != "parameter")
+    """Variables that some entry point assigns, parameters first: in an order that no target changes."""
+    found = dict.fromkeys(b.variable for e in plan.entries for b, _ in e.schedule.assigns)
+    return sorted((v for v in found if v is not None), key=lambda v: v.kind != "parameter")
 
 
 def _scalars(step: Step) -> list[s.Scalar]:

@@ -27,8 +27,9 @@ from teeny_embed.graph.interval import Intervals
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Fold, Output, Read, Step
 from teeny_embed.kernels.choose import Choice
-from teeny_embed.kernels.tiles import Block, Range, between_seams, fold_bounds, ranges, seams
-from teeny_embed.kernels.vectors import Vector, blocks
+from teeny_embed.kernels.tiles import Block, Range, seams
+from teeny_embed.kernels.turns import parts
+from teeny_embed.kernels.vectors import Vector
 
 
 @dataclass
@@ -60,23 +61,10 @@ def segments(
     step: Step, choice: Choice, module: str, pointers: Mapping[Buffer, str], intervals: Intervals
 ) -> tuple[Segment, ...]:
     """All parts of the output space, in order. `intervals` are those of the step."""
-    parts = [_ranges(step, choice, d, extent) for d, extent in step.dims]
-    names = [d for d, _ in step.dims]
-    combinations = [dict(zip(names, c, strict=True)) for c in itertools.product(*parts)]
     return tuple(
-        _Builder(_within(step, c), choice, module, pointers, c, intervals).segment() for c in combinations
+        _Builder(_within(step, part), choice, module, pointers, part, intervals).segment()
+        for part in parts(step, choice.tile, choice.vector)
     )
-
-
-def _ranges(step: Step, choice: Choice, d: str, extent: int) -> list[Range]:
-    """The ranges of one output dim."""
-    vector = choice.vector
-    if vector is None or vector.dim != d:
-        tile = min(extent, choice.tile.get(d, 1))
-        return between_seams(step, d, tile) or ranges(step, fold_bounds(step), d, tile)
-    whole, regular, rest = blocks(extent, vector)
-    parts = [Range(0, whole, vector.lanes * vector.block_count, True, regular)] if whole else []
-    return parts + ([Range(whole, extent, extent - whole, True, rest)] if rest else [])
 
 
 def integer_segments(

@@ -73,7 +73,12 @@ def _comment(node: NodeFunction) -> str:
     proven = f", {node.accumulator.dtype} accumulator {node.accumulator}" if node.accumulator else ""
     lines += [f" *     {node.macs:,} MAC{proven}"] if node.macs else []
     if isinstance(node.body, Packed):
-        lines += [f" *     kernel {node.kernel}: rounding {node.body.rounding}; y and x must not overlap"]
+        over = (
+            "y and x must not overlap"
+            if node.distance_bytes is None
+            else f"y may overlap x if it begins {node.distance_bytes:,} bytes before it, or more"
+        )
+        lines += [f" *     kernel {node.kernel}: rounding {node.body.rounding}; {over}"]
     return "\n".join([*lines, " */\n"])
 
 

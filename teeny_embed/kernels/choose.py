@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from teeny_embed.graph.coalesce import coalesce
-from teeny_embed.graph.step import Schedule, Step
+from teeny_embed.graph.spaces import is_identity
+from teeny_embed.graph.step import Buffer, Schedule, Step
 from teeny_embed.kernels import dsp, mve, paired
 from teeny_embed.kernels.constants import pack_constants
 from teeny_embed.kernels.masks import mask_choices
 from teeny_embed.kernels.quantized import Pack, Packed, packed_for, split_requantized, with_scratch
 from teeny_embed.kernels.scatter import Scatter, scatter_of, split_epilogues
 from teeny_embed.kernels.tiles import Group, choose_tile
+from teeny_embed.kernels.turns import Distance, Turns, nest_turns
 from teeny_embed.kernels.vectors import Vector, integer_vector_of, pack, vector_of
 from teeny_embed.target import Target
 
@@ -34,6 +36,40 @@ class Choice:
     integers: Vector | None = None
     """The dim that vectors of int32 may run along, where an instruction set has them beside the tile."""
     packed: Packed | None = None
+    in_order: bool = True
+    """Whether outputs are computed in the nest's order: not where compilers are to make vectors of it."""
+
+
+def distance(step: Step, choice: Choice, operand: Buffer) -> Distance | None:
+    """How far before `operand`, which dies in the step, results must begin at least; None: unknown."""
+    found = _turns(step, choice, operand)
+    result = step.outputs[0].buffer.type
+    if found is None or any(o.buffer.type.dtype != result.dtype for o in step.outputs):
+        return None
+    return found.distance(*(t.size_bytes // t.count for t in (operand.type, result)))
+
+
+def scratch_distance(step: Step, choice: Choice, operand: Buffer) -> Distance | None:
+    """The same for the scratch of the step."""
+    return choice.packed.scratch_before_x if choice.packed is not None else None
+
+
+def in_place(step: Step, choice: Choice, operand: Buffer) -> bool:
+    """Whether the result may lie exactly where `operand` does, which dies in the step and has its size."""
+    if operand not in [r.buffer for r in step.fold_reads().values()]:
+        own = [r for r in step.reads.values() if r.buffer is operand]
+        if all(is_identity(r, step.dims) for r in own):
+            return True
+    found = distance(step, choice, operand)
+    return found is not None and found.byte_count == 0
+
+
+def _turns(step: Step, choice: Choice, operand: Buffer) -> Turns | None:
+    if choice.packed is not None:
+        return choice.packed.turns
+    if choice.kernel != "nest" or choice.vector or choice.integers or not choice.in_order:
+        return None
+    return nest_turns(step, choice.tile, operand)
 
 
 def prepare(schedule: Schedule, target: Target) -> Schedule:
@@ -74,7 +110,7 @@ def choose(step: Step, target: Target) -> Choice:
     if scatter is not None and step.outputs[0].value is step.folds[0].accumulator:
         return Choice("scatter", scatter=scatter, lanes=target.vector_bytes // 4)
     if target.vector_bytes and not step.folds:
-        return Choice("nest")  # the compiler makes vectors of maps
+        return Choice("nest", in_order=False)  # the compiler makes vectors of maps
     vector = vector_of(step, target)
     if vector is not None:
         return Choice("nest", tile=vector[1], vector=vector[0])

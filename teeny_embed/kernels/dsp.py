@@ -18,6 +18,7 @@ import numpy as np
 from teeny_embed.kernels import paired
 from teeny_embed.kernels.mve import columns, words
 from teeny_embed.kernels.quantized import Packed, Quantized, Table
+from teeny_embed.kernels.turns import Distance, Turns, turns
 
 _ROWS = 3
 """Of depthwise filters."""
@@ -95,7 +96,7 @@ def _dot(q: Quantized) -> Packed | None:
         q.batch * q.out_height, q.out_width, q.filters, depth, q.channels, q.stride[0], q.width, q.stride[1],
     ]  # fmt: skip
     values: dict[str, Any] = {"odd": q.filters % 2}
-    kernel, scratch = "dsp_dot_node", 24 * depth
+    kernel, scratch, order = "dsp_dot_node", 24 * depth, _pixel_turns(q, 3)
     micro: tuple[str, ...] = ("dsp_expand_tile", "dsp_dot")
     if q.channels % 4 != 0 or not (q.dense or (_in_place(q) and q.batch == 1)):
         where = columns(q)
@@ -103,6 +104,7 @@ def _dot(q: Quantized) -> Packed | None:
         shape[0] = q.out_height
         shape += [q.height, *q.kernel, *q.padding, where["group"], q.input_zero_point, *q.dilation]
         kernel, micro = "dsp_columns_node", ("dsp_runs", "dsp_columns", *micro)
+        order = _window_turns(q, where["group"])
         scratch += where["columns_bytes"] + 4 * depth - flat.shape[1]
         values |= {"batch": q.batch, "image": q.height * q.width * q.channels if q.batch > 1 else 0}
     if max(shape) >= 1 << 15:
@@ -111,7 +113,28 @@ def _dot(q: Quantized) -> Packed | None:
     tables = {"shape": np.asarray(shape, np.int16), "layer": _pairs(q, weights, list(range(q.filters & ~1)))}
     if q.filters % 2:
         tables["last"] = _pairs(q, weights, [q.filters - 2, q.filters - 1])
-    return _packed(q, kernel, micro, scratch, tables=tables, values=values)
+    return _packed(q, kernel, micro, scratch, tables=tables, values=values, turns=order)
+
+
+def _pixel_turns(q: Quantized, count: int) -> Turns:
+    """`count` pixels at a time, of those that windows are."""
+    row, column = (
+        np.arange(n) * s for n, s in zip((q.batch * q.out_height, q.out_width), q.stride, strict=True)
+    )
+    first = ((row[:, None] * q.width + column) * q.channels).reshape(-1)
+    ends = np.minimum(np.arange(count, first.size + count, count), first.size) * q.filters
+    return turns(first[::count], ends)
+
+
+def _window_turns(q: Quantized, count: int) -> Turns:
+    """`count` outputs of a row at a time, of their windows."""
+    image, row, column = np.ix_(np.arange(q.batch), np.arange(q.out_height), np.arange(0, q.out_width, count))
+    top, left = (
+        np.maximum(at * s - before, 0)
+        for at, s, before in zip((row, column), q.stride, q.padding, strict=True)
+    )
+    end = (image * q.out_height + row) * q.out_width + np.minimum(column + count, q.out_width)
+    return turns(((image * q.height + top) * q.width + left) * q.channels, end * q.filters)
 
 
 def _pairs(q: Quantized, weights: Table, filters: list[int]) -> Table:
@@ -139,7 +162,12 @@ def _linear(q: Quantized) -> Packed:
     scratch = 8 * depth + (4 * depth if copied else 0) + (padded if spill else 0)
     runs = ("dsp_runs",) if copied or spill else ()
     micro = (*runs, "dsp_expand", "dsp_linear")
-    return _packed(q, "dsp_linear_node", micro, scratch, tables={"layer": table}, values=values)
+    tables = {"layer": table}
+    over_x = Distance(4 * depth) if paired.pixels(q) == 1 and not copied else None
+    return _packed(
+        q, "dsp_linear_node", micro, scratch, tables=tables, values=values, turns=_pixel_turns(q, 1),
+        scratch_before_x=over_x,
+    )  # fmt: skip
 
 
 def _linear_16(q: Quantized) -> Packed | None:
@@ -157,7 +185,9 @@ def _linear_16(q: Quantized) -> Packed | None:
     }  # fmt: skip
     micro = ("dsp_common", *(("dsp_runs",) if copied else ()), "dsp_expand", "dsp_linear_16")
     scratch = 8 * depth + (4 * depth if copied else 0)
-    return Packed("dsp_linear_16_node", micro, scratch, "int8", tables=tables, values=values)
+    return Packed(
+        "dsp_linear_16_node", micro, scratch, "int8", tables=tables, values=values, turns=_pixel_turns(q, 1)
+    )
 
 
 def _fours(q: Quantized, filters: list[int]) -> Table:
@@ -202,17 +232,22 @@ def _depthwise(q: Quantized) -> Packed:
         column - 4 * stride * together, 4 * stride * together, 4 * stride,
         columns * column // 4, q.input_zero_point, q.height, q.out_height, together, above,
     ]  # fmt: skip
-    order = np.arange(q.filters).reshape(q.channels, multiple).T.reshape(-1)
+    channel_first = np.arange(q.filters).reshape(q.channels, multiple).T.reshape(-1)
     filters = np.concatenate([q.filter.reshape(-1, 9), q.shift[:, None] - 1], axis=1)
     tables = {
         "layer": np.asarray(layer, np.int32),
-        "scales": np.stack([2 * q.bias, q.multiplier], axis=1)[order].reshape(-1),
-        "filters": filters[order].astype(np.int8).reshape(-1),
+        "scales": np.stack([2 * q.bias, q.multiplier], axis=1)[channel_first].reshape(-1),
+        "filters": filters[channel_first].astype(np.int8).reshape(-1),
     }
     window = "dsp_depthwise3x3" + ("_positive" if _positive(q) else "")
     values = {"window": window, "batch": q.batch, "multiple": multiple}
     if q.batch > 1:
         values |= {"image": q.height * q.width * q.channels, "out_image": q.out_height * y_row}
+    rows = np.minimum(np.arange(0, q.out_height, together), q.out_height - together)
+    image = np.arange(q.batch)[:, None]
+    top = image * q.height + np.maximum(rows * stride - above, 0)
+    order = turns(top * q.width * q.channels, (image * q.out_height + rows + together) * y_row, q.channels)
     return _packed(
-        q, "dsp_depthwise_node", ("dsp_plane", window), columns * column, tables=tables, values=values
-    )
+        q, "dsp_depthwise_node", ("dsp_plane", window), columns * column, tables=tables, values=values,
+        turns=order if multiple == 1 else None,
+    )  # fmt: skip

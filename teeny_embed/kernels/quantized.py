@@ -22,6 +22,7 @@ from teeny_embed.graph.requantize import RULES
 from teeny_embed.graph.scalar import Scalar
 from teeny_embed.graph.step import Buffer, Output, Read, Schedule, Source, Step
 from teeny_embed.graph.types import TensorType
+from teeny_embed.kernels.turns import Distance, Turns
 
 Table = npt.NDArray[Any]
 Pack = Callable[["Quantized"], "Packed | None"]
@@ -98,12 +99,16 @@ class Packed:
     """What C takes it for, such as "int8"; `scratch_bytes` is a multiple of its size."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    turns: Turns | None = None
+    """In which order x is read and y written; None where that is not stated."""
+    scratch_before_x: Distance | None = None
+    """How far before x, if that dies in the step, the scratch must begin at least; None: no overlap."""
     rounding: str = "tflite"
     """The rule by which sums are requantised: a name in graph/requantize.py."""
     first: int = 0
     """Elements of x before the first one that is read."""
     accumulator: Accumulator | None = None
-    """Both are set by `packed_for`."""
+    """`packed_for` sets this and `first`."""
 
 
 # ---- Passes -------------------------------------------------------------------------------------------
@@ -164,7 +169,15 @@ def packed_for(step: Step, pack: Pack) -> Packed | None:
     packed = pack(q) if q is not None else None
     if q is None or packed is None:
         return None
-    return replace(packed, first=q.first, accumulator=Accumulator("int32", q.least, q.greatest))
+    order = packed.turns
+    return replace(
+        packed,
+        first=q.first,
+        accumulator=Accumulator("int32", q.least, q.greatest),
+        turns=order
+        and (replace(order, reads=order.reads + q.first) if q.first % order.multiple == 0 else None),
+        scratch_before_x=packed.scratch_before_x if q.first == 0 else None,
+    )
 
 
 # ---- Recognising --------------------------------------------------------------------------------------

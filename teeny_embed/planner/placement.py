@@ -4,23 +4,27 @@ Placing to the lowest height is NP-hard (dynamic storage allocation, Garey and J
 placement takes buffers one by one and puts each in a gap between those already placed that it meets in
 time; big ones first is the usual good order (Pisarchyk and Lee, "Efficient Memory Management for Deep
 Neural Net Inference", 2020). Which order is best differs from model to model and each costs
-milliseconds, so all are tried, until one reaches the lower bound.
+milliseconds, so all are tried, until one reaches the lower bound. What ended highest in one attempt is
+placed first in the next, as long as that helps.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
 from teeny_embed.errors import PlanError
 from teeny_embed.planner.problem import (
+    NONE,
     Buffer,
+    Distances,
     Placement,
     Problem,
     align_up,
-    fixed_end,
     height_bytes,
     lower_bound_bytes,
 )
@@ -51,6 +55,7 @@ ORDERS: tuple[Order, ...] = (
     lambda b: (b.lower - b.upper,),
     lambda b: (b.lower,),
     lambda b: (-b.upper,),
+    lambda b: (-b.lower,),  # a chain in which each overlaps the one before grows upwards from its end
 )
 FITS: tuple[Fit, ...] = (
     lambda gap: (gap.offset,),  # first fit
@@ -62,64 +67,79 @@ def place(problem: Problem) -> Placement:
     """Places each memory of `problem`. Raises PlanError if fixed offsets collide or a memory is too small."""
     offsets: Offsets = {}
     for memory in problem.capacities:
-        offsets |= place_memory(problem.in_memory(memory))
+        offsets |= place_memory(problem.in_memory(memory), problem.distances)
     placement = Placement.of(problem, offsets)
     for memory in problem.capacities:
         _require_fit(problem, placement, memory)
     return placement
 
 
-def place_memory(buffers: tuple[Buffer, ...]) -> Offsets:
+def place_memory(buffers: tuple[Buffer, ...], distances: Distances = NONE) -> Offsets:
     """The lowest greedy offsets of buffers that all lie in one memory; equal input gives equal offsets."""
     neighbours = {b.name: tuple(o for o in buffers if o is not b and o.meets(b)) for b in buffers}
-    fixed = _fixed_offsets(buffers)
-    bound = lower_bound_bytes(buffers)
-    best: Offsets | None = None
-    for candidate in _candidates(buffers, fixed, neighbours):
-        if best is None or height_bytes(buffers, candidate) < height_bytes(buffers, best):
-            best = candidate
-        if height_bytes(buffers, best) == bound:
-            break
-    return best or {}
-
-
-def _candidates(buffers: tuple[Buffer, ...], fixed: Offsets, neighbours: Neighbours) -> Iterator[Offsets]:
+    fixed = _fixed_offsets(buffers, distances)
+    bound = lower_bound_bytes(buffers, distances)
     movable = [b for b in buffers if b.name not in fixed]
     orders = dict.fromkeys(tuple(sorted(movable, key=_full_key(order))) for order in ORDERS)  # each once
-    for order in orders:
-        for fit in FITS:
-            yield _greedy(order, fixed, neighbours, fit)
+    best, best_height = fixed, math.inf
+    for order, fit in itertools.product(orders, FITS):
+        greedy = partial(_greedy, fixed=fixed, neighbours=neighbours, distances=distances, fit=fit)
+        for candidate in _promotions(list(order), greedy):
+            height = height_bytes(buffers, candidate)
+            if height >= best_height:
+                break
+            best, best_height = candidate, height
+        if best_height == bound:
+            break
+    return best
+
+
+def _promotions(order: list[Buffer], greedy: Callable[[list[Buffer]], Offsets]) -> Iterator[Offsets]:
+    """Placements in an order, and then again and again with those first that ended highest before."""
+    while order:
+        offsets = greedy(order)
+        yield offsets
+        order.sort(key=lambda b: -(offsets[b.name] + b.size_bytes))
 
 
 def _full_key(order: Order) -> Callable[[Buffer], tuple[object, ...]]:
     return lambda b: (*order(b), -b.size_bytes, b.lower - b.upper, b.lower, -b.alignment, b.name)
 
 
-def _greedy(order: Iterable[Buffer], fixed: Offsets, neighbours: Neighbours, fit: Fit) -> Offsets:
+def _greedy(
+    order: Iterable[Buffer], fixed: Offsets, neighbours: Neighbours, distances: Distances, fit: Fit
+) -> Offsets:
     offsets = dict(fixed)
     for b in order:
         taken = sorted(
-            (offsets[o.name], offsets[o.name] + o.size_bytes) for o in neighbours[b.name] if o.name in offsets
+            (offsets[o.name] - _distance(b, o, distances), offsets[o.name] + _distance(o, b, distances))
+            for o in neighbours[b.name]
+            if o.name in offsets
         )
         offsets[b.name] = min(_gaps(b, taken), key=fit).offset
     return offsets
 
 
+def _distance(below: Buffer, above: Buffer, distances: Distances) -> int:
+    """How far `below` must at least start before `above`, if it lies below."""
+    return distances.get((below.name, above.name), below.size_bytes)
+
+
 def _gaps(b: Buffer, taken: Iterable[tuple[int, int]]) -> Iterator[Gap]:
-    """Where `b` fits between the byte ranges `taken`, sorted by start; the last gap is above them all."""
+    """Where `b` may start: not strictly between two ends of `taken`, sorted. The last gap is on top."""
     offset = 0
-    for start, end in taken:
-        slack = start - offset - b.size_bytes
-        if slack >= 0:
-            yield Gap(offset, slack)
-        offset = max(offset, align_up(end, b.alignment))
+    for last, next in taken:
+        if last >= offset:
+            yield Gap(offset, last - offset)
+        offset = max(offset, align_up(next, b.alignment))
     yield Gap(offset, math.inf)
 
 
-def _fixed_offsets(buffers: tuple[Buffer, ...]) -> Offsets:
+def _fixed_offsets(buffers: tuple[Buffer, ...], distances: Distances) -> Offsets:
     fixed = {b.name: b.fixed_offset for b in buffers if b.fixed_offset is not None}
     for a, b in combinations([b for b in buffers if b.name in fixed], 2):
-        if a.meets(b) and fixed[a.name] < fixed_end(b) and fixed[b.name] < fixed_end(a):
+        low, high = sorted((a, b), key=lambda each: fixed[each.name])
+        if a.meets(b) and fixed[high.name] - fixed[low.name] < _distance(low, high, distances):
             step = max(a.lower, b.lower)
             raise PlanError(f"the fixed offsets of {a.name} and {b.name} overlap", where=f"step {step}")
     return fixed

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from teeny_embed.errors import PlanError
 from teeny_embed.graph.step import Buffer, Schedule
+from teeny_embed.kernels.choose import distance, scratch_distance
+from teeny_embed.kernels.turns import Distance
 from teeny_embed.planner import problem as placing
 from teeny_embed.planner.order import orders
 from teeny_embed.planner.placement import place
 from teeny_embed.planner.problem import ARENA, Placement, Problem
-from teeny_embed.planner.storage import in_arena, share
+from teeny_embed.planner.storage import Choose, in_arena, share
 from teeny_embed.planner.validate import check
 
 
@@ -51,34 +53,69 @@ class Plan:
         return max((e.lower_bound_bytes for e in self.entries), default=0)
 
 
-def plan(schedules: Sequence[Schedule], io: str = "caller") -> Plan:
+def plan(schedules: Sequence[Schedule], choose: Choose, io: str = "caller") -> Plan:
     """The best plan that the greedy orders and placements give, validated.
 
-    `io` says where inputs and outputs of rank > 0 lie: "caller" (not in this plan) or "arena".
+    `choose` gives the kernel of a step, and `io` says where inputs and outputs of rank > 0 lie: "caller" (not
+    in this plan) or "arena".
     """
-    return Plan(tuple(_plan_entry(schedule, in_arena(schedule, io)) for schedule in schedules))
+    return Plan(tuple(_plan_entry(schedule, in_arena(schedule, io), choose) for schedule in schedules))
 
 
-def _plan_entry(schedule: Schedule, placed: Collection[Buffer]) -> EntryPlan:
-    found = [_place(replace(schedule, steps=steps), placed) for steps in orders(schedule, placed)]
+def _plan_entry(schedule: Schedule, placed: Collection[Buffer], choose: Choose) -> EntryPlan:
+    found = [_place(replace(schedule, steps=steps), placed, choose) for steps in orders(schedule, placed)]
     best = min(found, key=lambda candidate: candidate.arena_bytes)
     check(best.problem, best.placement)
     _check_versions(best)
     return best
 
 
-def _place(schedule: Schedule, placed: Collection[Buffer]) -> EntryPlan:
-    storage = share(schedule, schedule.steps, placed)
+def _place(schedule: Schedule, placed: Collection[Buffer], choose: Choose) -> EntryPlan:
+    storage = share(schedule, schedule.steps, placed, choose)
     lifetimes = _lifetimes(schedule, storage, placed)
     names = _unique_names(list(lifetimes))
+    distances = _distances(schedule, storage, lifetimes, choose)
+    multiples: dict[Buffer, int] = {}
+    for pair, each in distances.items():
+        multiples |= {root: max(each.multiple, multiples.get(root, 1)) for root in pair}
     buffers = tuple(
-        placing.Buffer(names[root], root.type.size_bytes, lower, upper, _alignment(root))
+        placing.Buffer(
+            names[root], root.type.size_bytes, lower, upper, max(_alignment(root), multiples.get(root, 1))
+        )
         for root, (lower, upper) in lifetimes.items()
     )
-    problem = Problem(buffers)
+    near = {(names[below], names[above]): each.byte_count for (below, above), each in distances.items()}
+    problem = Problem(buffers, distances=near)
     placement = place(problem)
     offsets = {root: placement.offsets[names[root]] for root in lifetimes}
     return EntryPlan(schedule, storage, offsets, problem, placement, names)
+
+
+def _distances(
+    schedule: Schedule,
+    storage: Mapping[Buffer, Buffer],
+    lifetimes: Mapping[Buffer, tuple[int, int]],
+    choose: Choose,
+) -> dict[tuple[Buffer, Buffer], Distance]:
+    """How near a result, or a scratch, may come to an operand that dies in the step, from below.
+
+    A distance that is to be a multiple of a number, which alignments can only see to for a power of two, is
+    left out where it is none.
+    """
+    found: dict[tuple[Buffer, Buffer], Distance] = {}
+    for i, step in enumerate(schedule.steps):
+        results = list(dict.fromkeys(storage[b] for b in step.buffers_written()))
+        for operand in step.buffers_read():
+            root = storage[operand]
+            if root in results or root not in lifetimes or lifetimes[root][1] != i + 1:
+                continue
+            pairs = [(r, distance) for r in results if r in lifetimes and lifetimes[r][0] == i]
+            pairs += [(step.scratch, scratch_distance)] if step.scratch is not None else []
+            for below, distance_of in pairs:
+                each = distance_of(step, choose(step), operand)
+                if each is not None and placing.is_power_of_two(each.multiple):
+                    found[below, root] = each
+    return {pair: each for pair, each in found.items() if each.byte_count < pair[0].type.size_bytes}
 
 
 def _alignment(buffer: Buffer) -> int:

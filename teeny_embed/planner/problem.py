@@ -59,12 +59,20 @@ class Buffer:
         return self.memory == other.memory and self.lower < other.upper and other.lower < self.upper
 
 
+Distances = Mapping[tuple[str, str], int]
+NONE: Distances = {}
+
+
 @dataclass(frozen=True)
 class Problem:
     """The buffers of one entry point and the bytes each memory has; None is no limit."""
 
     buffers: tuple[Buffer, ...]
     capacities: Mapping[str, int | None] = field(default_factory=lambda: {ARENA: None})
+    distances: Distances = field(default_factory=dict)
+    """(below, above): bytes by which `below` must start before `above`, where that is less than its size.
+
+    For two buffers that are live together in one step only, in which one replaces the other."""
 
     def __post_init__(self) -> None:
         names: set[str] = set()
@@ -103,7 +111,7 @@ class Placement:
         return cls(
             offsets={b.name: offsets[b.name] for b in problem.buffers},
             height_bytes={m: height_bytes(members[m], offsets) for m in members},
-            lower_bound_bytes={m: lower_bound_bytes(members[m]) for m in members},
+            lower_bound_bytes={m: lower_bound_bytes(members[m], problem.distances) for m in members},
         )
 
     @property
@@ -149,30 +157,40 @@ def live_at(buffers: Iterable[Buffer], step: int) -> tuple[Buffer, ...]:
     return tuple(b for b in buffers if b.is_live_at(step))
 
 
-def live_bound_bytes(live: tuple[Buffer, ...]) -> int:
+def live_bound_bytes(live: tuple[Buffer, ...], distances: Distances = NONE) -> int:
     """A height that buffers live in one step cannot go below.
 
     Not the sum of sizes padded to their own alignment: a finer buffer may use what a coarser one leaves.
     But buffers of alignment 8 and up, say, start at multiples of 8 whatever lies between them. So each
-    alignment gives a bound, and the greatest holds.
+    alignment gives a bound, and the greatest holds. What two may share counts once.
     """
-    bounds = (_stacked_bytes([b for b in live if b.alignment >= a], a) for a in {b.alignment for b in live})
-    return max(bounds, default=0)
+    bounds = [
+        _stacked_bytes([b for b in live if b.alignment >= a], a, distances)
+        for a in {b.alignment for b in live}
+    ]
+    return max([*bounds, *(b.size_bytes for b in live)], default=0)
 
 
-def _stacked_bytes(buffers: list[Buffer], alignment: int) -> int:
+def _stacked_bytes(buffers: list[Buffer], alignment: int, distances: Distances) -> int:
     """All but the highest padded; which is the highest is open, so the one with most padding is assumed."""
     padded = [align_up(b.size_bytes, alignment) for b in buffers]
-    return sum(padded) - max(p - b.size_bytes for p, b in zip(padded, buffers, strict=True))
+    size = {b.name: b.size_bytes for b in buffers}
+    shared = [
+        min(size[below] - distance, size[above])
+        for (below, above), distance in distances.items()
+        if below in size and above in size
+    ]
+    spare = max(p - b.size_bytes for p, b in zip(padded, buffers, strict=True))
+    return sum(padded) - spare - sum(align_up(n, alignment) for n in shared)
 
 
-def peak_step(buffers: tuple[Buffer, ...]) -> int:
+def peak_step(buffers: tuple[Buffer, ...], distances: Distances = NONE) -> int:
     """The first step of one memory with the greatest live bound, 0 without buffers."""
     starts = sorted({b.lower for b in buffers})  # elsewhere the live set, and with it the bound, only shrinks
-    return max(starts, key=lambda step: live_bound_bytes(live_at(buffers, step)), default=0)
+    return max(starts, key=lambda step: live_bound_bytes(live_at(buffers, step), distances), default=0)
 
 
-def lower_bound_bytes(buffers: tuple[Buffer, ...]) -> int:
+def lower_bound_bytes(buffers: tuple[Buffer, ...], distances: Distances = NONE) -> int:
     """A height in bytes that no placement of one memory can go below: the peak, or the highest fixed end."""
-    peak = live_at(buffers, peak_step(buffers))
-    return max([live_bound_bytes(peak), *map(fixed_end, buffers)])
+    peak = live_at(buffers, peak_step(buffers, distances))
+    return max([live_bound_bytes(peak, distances), *map(fixed_end, buffers)])

@@ -20,7 +20,7 @@ def memory_map(problem: Problem, placement: Placement) -> str:
 def peak_table(problem: Problem, memory: str) -> str:
     """Who takes what in the step that sets the lower bound of `memory`, biggest first."""
     buffers = problem.in_memory(memory)
-    step = peak_step(buffers)
+    step = peak_step(buffers, problem.distances)
     live = sorted(live_at(buffers, step), key=lambda b: (-b.size_bytes, b.name))
     total = sum(b.size_bytes for b in live)
     rows = [(f"{b.size_bytes:,}", f"{b.size_bytes / total:.1%}", _lifetime(b), b.name) for b in live]
@@ -31,7 +31,7 @@ def _memory(problem: Problem, placement: Placement, memory: str) -> str:
     buffers = problem.in_memory(memory)
     if not buffers:
         return f"{memory}: empty\n"
-    step = peak_step(buffers)
+    step = peak_step(buffers, problem.distances)
     end = max(b.upper for b in buffers)
     rows = [
         (f"{placement.offsets[b.name]:,}", f"{b.size_bytes:,}", _lifetime(b), _bar(b, end), _marked(b, step))

@@ -3,10 +3,12 @@ results may take a dying operand's place."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Schedule, Step
+from teeny_embed.kernels.choose import Choice, in_place
+
+Choose = Callable[[Step], Choice]
 
 
 def in_arena(schedule: Schedule, io: str = "caller") -> frozenset[Buffer]:
@@ -19,12 +21,14 @@ def in_arena(schedule: Schedule, io: str = "caller") -> frozenset[Buffer]:
     return frozenset(b for b in schedule.buffers() if b.kind in kinds and (b.kind in own or b.type.shape))
 
 
-def share(schedule: Schedule, steps: Sequence[Step], placed: Collection[Buffer]) -> dict[Buffer, Buffer]:
+def share(
+    schedule: Schedule, steps: Sequence[Step], placed: Collection[Buffer], choose: Choose
+) -> dict[Buffer, Buffer]:
     """Every buffer's storage, named by the buffer that it began as.
 
     A new version lives in its variable (the order of steps has every reader of the old version before the
     writer). A result that is `placed` takes the storage of an operand of the same type and size that is, too,
-    that dies in this step, and that is read in the epilogue only, at the same element. Outputs never die.
+    that dies in this step, and that the step's kernel may compute in place. Outputs never die.
     """
     storage = {buffer: buffer for buffer in schedule.buffers()}
     for variable, value in schedule.assigns:
@@ -37,7 +41,7 @@ def share(schedule: Schedule, steps: Sequence[Step], placed: Collection[Buffer])
             if output.buffer not in placed or storage[output.buffer] is not output.buffer:
                 continue
             for operand in _dying_operands(step, i, output.buffer, storage, last_use, placed):
-                if storage[operand] not in taken:
+                if storage[operand] not in taken and in_place(step, choose(step), operand):
                     taken.add(storage[operand])
                     storage[output.buffer] = storage[operand]
                     break
@@ -52,16 +56,13 @@ def _dying_operands(
     last_use: dict[Buffer, int],
     placed: Collection[Buffer],
 ) -> list[Buffer]:
-    """Operands whose place `result` may take."""
+    """Operands whose place `result` could take."""
     found = []
-    folded = {r.buffer for r in step.fold_reads().values()}
     for operand in step.buffers_read():
         root = storage[operand]
         together = [b for b in storage if storage[b] is root]
         fits = root in placed and root.type.dtype == result.type.dtype
         fits = fits and root.type.size_bytes == result.type.size_bytes
-        if not fits or operand in folded or max(last_use[b] for b in together if b in last_use) > position:
-            continue
-        if all(is_identity(r, step.dims) for r in step.reads.values() if r.buffer is operand):
+        if fits and max(last_use[b] for b in together if b in last_use) <= position:
             found.append(operand)
     return found

@@ -19,7 +19,7 @@ def validate(problem: Problem, placement: Placement) -> list[str]:
         found += _own_rules(b, placement.offsets[b.name], problem.capacities[b.memory])
     for memory in problem.capacities:
         members = [b for b in placed if b.memory == memory]
-        found += _overlaps(members, placement.offsets)
+        found += _overlaps(members, placement.offsets, problem.distances)
         found += _heights(memory, members, placement)
     return found
 
@@ -52,17 +52,31 @@ def _own_rules(b: Buffer, offset: int, capacity: int | None) -> Iterator[str]:
         yield f"bounds: {b.name} ends at {offset + b.size_bytes}, {b.memory} at {capacity}"
 
 
-def _overlaps(members: list[Buffer], offsets: Mapping[str, int]) -> Iterator[str]:
-    """Replays the steps: whenever a buffer comes to life, it must be clear of all that are alive."""
+def _overlaps(
+    members: list[Buffer], offsets: Mapping[str, int], distances: Mapping[tuple[str, str], int]
+) -> Iterator[str]:
+    """Replays the steps: whenever a buffer comes to life, it must be clear of all that are alive.
+
+    But one that dies in this very step may be overlapped from below, at its distance.
+    """
     alive: list[Buffer] = []
     for new in sorted(members, key=lambda b: (b.lower, b.name)):
         alive = [b for b in alive if b.upper > new.lower]
         for old in alive:
             start = max(offsets[old.name], offsets[new.name])
             end = min(offsets[old.name] + old.size_bytes, offsets[new.name] + new.size_bytes)
-            if start < end:
+            if start < end and not any(
+                _replaces(below, above, offsets, distances) for below, above in ((old, new), (new, old))
+            ):
                 yield f"overlap: {old.name} and {new.name} share bytes [{start}, {end}) in step {new.lower}"
         alive.append(new)
+
+
+def _replaces(
+    below: Buffer, above: Buffer, offsets: Mapping[str, int], distances: Mapping[tuple[str, str], int]
+) -> bool:
+    between, allowed = offsets[above.name] - offsets[below.name], distances.get((below.name, above.name))
+    return allowed is not None and between >= allowed and above.upper == below.lower + 1
 
 
 def _heights(memory: str, members: list[Buffer], placement: Placement) -> Iterator[str]:

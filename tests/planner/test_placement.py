@@ -11,7 +11,7 @@ import pytest
 from teeny_embed.errors import PlanError
 from teeny_embed.planner.csv_format import read_problem
 from teeny_embed.planner.placement import place
-from teeny_embed.planner.problem import Buffer, Placement, Problem, lower_bound_bytes, naive_bytes
+from teeny_embed.planner.problem import Buffer, Distances, Placement, Problem, lower_bound_bytes, naive_bytes
 from teeny_embed.planner.validate import validate
 
 SEED = 20_261
@@ -28,23 +28,38 @@ def random_buffers(rng: random.Random, count: int, most_bytes: int = 40, steps: 
     return buffers
 
 
-def fits_below(buffers: list[Buffer], height: int, placed: tuple[tuple[Buffer, int], ...] = ()) -> bool:
+def random_distances(rng: random.Random, buffers: list[Buffer]) -> dict[tuple[str, str], int]:
+    """For some of the pairs of which one dies in the step in which the other is born."""
+    return {
+        (below.name, above.name): rng.randrange(below.size_bytes)
+        for below in buffers
+        for above in buffers
+        if above is not below and above.upper == below.lower + 1 and rng.random() < 0.5
+    }
+
+
+def fits_below(
+    buffers: list[Buffer], height: int, near: Distances, placed: tuple[tuple[Buffer, int], ...] = ()
+) -> bool:
     """Tries every offset of every buffer: no theory that the planner might share."""
     if len(placed) == len(buffers):
         return True
     b = buffers[len(placed)]
     return any(
         all(
-            b.upper <= o.lower or o.upper <= b.lower or at + b.size_bytes <= p or p + o.size_bytes <= at
+            b.upper <= o.lower
+            or o.upper <= b.lower
+            or p - at >= near.get((b.name, o.name), b.size_bytes)
+            or at - p >= near.get((o.name, b.name), o.size_bytes)
             for o, p in placed
         )
-        and fits_below(buffers, height, (*placed, (b, at)))
+        and fits_below(buffers, height, near, (*placed, (b, at)))
         for at in range(0, height - b.size_bytes + 1, b.alignment)
     )
 
 
-def best_height(buffers: list[Buffer]) -> int:
-    return next(h for h in range(10_000) if fits_below(buffers, h))
+def best_height(buffers: list[Buffer], near: Distances) -> int:
+    return next(h for h in range(10_000) if fits_below(buffers, h, near))
 
 
 def placed_arena(*buffers: Buffer) -> Placement:
@@ -60,13 +75,15 @@ def test_random_placements_are_valid_deterministic_and_between_the_bounds(case: 
         print("seed", seed)
         rng = random.Random(seed)
         buffers = random_buffers(rng, rng.randint(1, 14))
-        problem = Problem(tuple(buffers))
+        near = random_distances(rng, buffers) if seed % 2 else {}
+        problem = Problem(tuple(buffers), distances=near)
         placement = place(problem)
         assert validate(problem, placement) == []
-        assert lower_bound_bytes(problem.buffers) <= placement.height_bytes["arena"]
+        assert lower_bound_bytes(problem.buffers, near) <= placement.height_bytes["arena"]
         assert placement.height_bytes["arena"] <= naive_bytes(problem.buffers)
         rng.shuffle(buffers)
-        assert place(Problem(tuple(buffers))) == placement, "the order of the buffers must not matter"
+        again = place(Problem(tuple(buffers), distances=near))
+        assert again == placement, "the order of the buffers must not matter"
 
 
 def test_exhaustive_search_finds_nothing_below_the_bound_and_the_gap_is_measured_from_it() -> None:
@@ -75,9 +92,10 @@ def test_exhaustive_search_finds_nothing_below_the_bound_and_the_gap_is_measured
         print("seed", seed)
         rng = random.Random(seed)
         buffers = random_buffers(rng, rng.randint(1, 5), most_bytes=9, steps=5)
-        placement = place(Problem(tuple(buffers)))
+        near = random_distances(rng, buffers) if seed % 2 else {}
+        placement = place(Problem(tuple(buffers), distances=near))
         height, bound = placement.height_bytes["arena"], placement.lower_bound_bytes["arena"]
-        best = best_height(buffers)
+        best = best_height(buffers, near)
         assert bound <= best <= height
         assert placement.gap["arena"] == height / bound - 1
         optimal += height == best
@@ -102,6 +120,15 @@ def test_buffers_that_touch_in_time_share_bytes() -> None:
 
 def test_buffers_that_meet_in_one_step_share_no_byte() -> None:
     assert placed_arena(Buffer("a", 8, 0, 3), Buffer("b", 8, 2, 5)).height_bytes == {"arena": 16}
+
+
+def test_what_replaces_a_buffer_may_begin_its_distance_before_it() -> None:
+    old, new, other = Buffer("old", 8, 0, 3), Buffer("new", 12, 2, 5), Buffer("other", 4, 3, 5)
+    problem = Problem((old, new, other), distances={("new", "old"): 4})
+    placement = place(problem)
+    assert validate(problem, placement) == []
+    assert placement.offsets["old"] - placement.offsets["new"] == 4
+    assert (placement.height_bytes, placement.lower_bound_bytes) == ({"arena": 16}, {"arena": 16})
 
 
 def test_offset_respects_alignment() -> None:

@@ -30,6 +30,20 @@ def test_shared_bytes_in_a_shared_step_are_an_overlap() -> None:
     assert broken(b=4) == ["overlap: a and b share bytes [4, 8) in step 1"]
 
 
+def test_a_buffer_may_only_come_near_to_one_that_it_replaces() -> None:
+    """`a` dies in the step in which `b` is born; `pinned` goes on living."""
+    near = {("b", "a"): 4, ("b", "pinned"): 4, ("a", "b"): 4}
+    problem = Problem(PROBLEM.buffers, {"arena": 32}, near)
+
+    def found(**offsets: int) -> list[str]:
+        return validate(problem, Placement.of(problem, GOOD | offsets))
+
+    assert found(a=4, b=0) == []
+    assert found(a=2, b=0)[1:] == ["overlap: a and b share bytes [2, 8) in step 1"]
+    assert found(a=0, b=4) == ["overlap: a and b share bytes [4, 8) in step 1"]
+    assert found(b=12) == ["overlap: pinned and b share bytes [16, 20) in step 1"]
+
+
 def test_offset_off_its_alignment_is_found() -> None:
     assert broken(b=22) == ["alignment: b is at 22, not a multiple of 4"]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from teeny_embed.graph.coalesce import coalesce
-from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Schedule, Step
 from teeny_embed.kernels import dsp, mve, paired
 from teeny_embed.kernels.constants import pack_constants
@@ -56,10 +55,6 @@ def scratch_distance(step: Step, choice: Choice, operand: Buffer) -> Distance | 
 
 def in_place(step: Step, choice: Choice, operand: Buffer) -> bool:
     """Whether the result may lie exactly where `operand` does, which dies in the step and has its size."""
-    if operand not in [r.buffer for r in step.fold_reads().values()]:
-        own = [r for r in step.reads.values() if r.buffer is operand]
-        if all(is_identity(r, step.dims) for r in own):
-            return True
     found = distance(step, choice, operand)
     return found is not None and found.byte_count == 0
 

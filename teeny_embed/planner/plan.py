@@ -57,12 +57,18 @@ def plan(schedules: Sequence[Schedule], choose: Choose, io: str = "caller") -> P
     """The best plan that the greedy orders and placements give, validated.
 
     `choose` gives the kernel of a step, and `io` says where inputs and outputs of rank > 0 lie: "caller" (not
-    in this plan) or "arena".
+    in this plan) or "arena". Results lie over operands only where the arena would else be higher: kernels that
+    keep clear of their operands may say so to the compiler, and are shared by more steps.
     """
-    return Plan(tuple(_plan_entry(schedule, in_arena(schedule, io), choose) for schedule in schedules))
+    near, apart = (
+        [_plan_entry(schedule, in_arena(schedule, io), kernels) for schedule in schedules]
+        for kernels in (choose, None)
+    )
+    arena_bytes = max((entry.arena_bytes for entry in near), default=0)
+    return Plan(tuple(a if a.arena_bytes <= arena_bytes else n for a, n in zip(apart, near, strict=True)))
 
 
-def _plan_entry(schedule: Schedule, placed: Collection[Buffer], choose: Choose) -> EntryPlan:
+def _plan_entry(schedule: Schedule, placed: Collection[Buffer], choose: Choose | None) -> EntryPlan:
     found = [_place(replace(schedule, steps=steps), placed, choose) for steps in orders(schedule, placed)]
     best = min(found, key=lambda candidate: candidate.arena_bytes)
     check(best.problem, best.placement)
@@ -70,11 +76,11 @@ def _plan_entry(schedule: Schedule, placed: Collection[Buffer], choose: Choose) 
     return best
 
 
-def _place(schedule: Schedule, placed: Collection[Buffer], choose: Choose) -> EntryPlan:
+def _place(schedule: Schedule, placed: Collection[Buffer], choose: Choose | None) -> EntryPlan:
     storage = share(schedule, schedule.steps, placed, choose)
     lifetimes = _lifetimes(schedule, storage, placed)
     names = _unique_names(list(lifetimes))
-    distances = _distances(schedule, storage, lifetimes, choose)
+    distances = _distances(schedule, storage, lifetimes, choose) if choose is not None else {}
     multiples: dict[Buffer, int] = {}
     for pair, each in distances.items():
         multiples |= {root: max(each.multiple, multiples.get(root, 1)) for root in pair}

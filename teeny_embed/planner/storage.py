@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from teeny_embed.graph.spaces import is_identity
 from teeny_embed.graph.step import Buffer, Schedule, Step
 from teeny_embed.kernels.choose import Choice, in_place
 
@@ -22,13 +23,14 @@ def in_arena(schedule: Schedule, io: str = "caller") -> frozenset[Buffer]:
 
 
 def share(
-    schedule: Schedule, steps: Sequence[Step], placed: Collection[Buffer], choose: Choose
+    schedule: Schedule, steps: Sequence[Step], placed: Collection[Buffer], choose: Choose | None
 ) -> dict[Buffer, Buffer]:
     """Every buffer's storage, named by the buffer that it began as.
 
     A new version lives in its variable (the order of steps has every reader of the old version before the
     writer). A result that is `placed` takes the storage of an operand of the same type and size that is, too,
-    that dies in this step, and that the step's kernel may compute in place. Outputs never die.
+    that dies in this step, and that is read in the epilogue only, at the same element, or that the kernel
+    which `choose` gives may compute in place. Outputs never die.
     """
     storage = {buffer: buffer for buffer in schedule.buffers()}
     for variable, value in schedule.assigns:
@@ -41,11 +43,19 @@ def share(
             if output.buffer not in placed or storage[output.buffer] is not output.buffer:
                 continue
             for operand in _dying_operands(step, i, output.buffer, storage, last_use, placed):
-                if storage[operand] not in taken and in_place(step, choose(step), operand):
+                may = _is_replaced(step, operand) or (choose and in_place(step, choose(step), operand))
+                if may and storage[operand] not in taken:
                     taken.add(storage[operand])
                     storage[output.buffer] = storage[operand]
                     break
     return storage
+
+
+def _is_replaced(step: Step, operand: Buffer) -> bool:
+    """Whether each element is read where the result's is made of it, in whatever order that is done."""
+    if operand in [r.buffer for r in step.fold_reads().values()]:
+        return False
+    return all(is_identity(r, step.dims) for r in step.reads.values() if r.buffer is operand)
 
 
 def _dying_operands(

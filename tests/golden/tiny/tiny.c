@@ -26,15 +26,16 @@ TE_EXACT_FLOAT
 
 TE_STATIC_ASSERT(sizeof(tiny_arena_t) >= TINY_ARENA_BYTES, tiny_arena_size);
 TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0.at) == 0u, tiny_arena_conv0_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1.at) == 0u, tiny_arena_relu1_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_2.at) == 128u, tiny_arena_relu1_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1.at) == 128u, tiny_arena_relu1_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, conv0_2.at) == 32u, tiny_arena_conv0_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_2.at) == 0u, tiny_arena_relu1_2_offset);
 TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad.at) == 160u,
     tiny_arena_max_pool2_grad_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, linear4.at) == 8u, tiny_arena_linear4_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss.at) == 0u, tiny_arena_loss_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_2.at) == 0u, tiny_arena_loss_2_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_3.at) == 16u, tiny_arena_loss_3_offset);
-TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_grad.at) == 96u, tiny_arena_relu1_grad_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, linear4.at) == 40u, tiny_arena_linear4_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss.at) == 32u, tiny_arena_loss_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_2.at) == 32u, tiny_arena_loss_2_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, loss_3.at) == 48u, tiny_arena_loss_3_offset);
+TE_STATIC_ASSERT(offsetof(tiny_arena_t, relu1_grad.at) == 128u, tiny_arena_relu1_grad_offset);
 TE_STATIC_ASSERT(offsetof(tiny_arena_t, max_pool2_grad_2.at) == 0u,
     tiny_arena_max_pool2_grad_2_offset);
 TE_STATIC_ASSERT(sizeof(tiny_state_t) == TINY_STATE_BYTES, tiny_state_size);
@@ -116,7 +117,7 @@ TE_SCALAR static float tiny_log(float x)
  *     in     image   float32[1,4,4,1]  caller
  *     in     weight  float32[2,3,3,1]  state conv0_weight
  *     in     bias    float32[2]  state conv0_bias
- *     out    conv0   float32[1,4,4,2]  arena 0..127
+ *     out    conv0   float32[1,4,4,2]  arena 32..159
  *     conv0[oy,ox,oc] = sum over ky, kx of image[ky + oy - 1,kx + ox - 1] weight[oc,ky,kx] +
  *         bias[oc]
  *     288 MAC
@@ -196,10 +197,10 @@ TE_NODE static void tiny_conv0(const float *TE_RESTRICT image, const float *TE_R
 /* infer node 1: max_pool + relu
  *     layer  max_pool2, relu1  (tiny.py:18)
  *     in     conv0  float32[1,4,4,2]  arena 0..127
- *     out    relu1  float32[1,2,2,2]  arena 0..31
+ *     out    relu1  float32[1,2,2,2]  arena 128..159
  *     relu1[oy,ox,c] = max(max over ky, kx of conv0[ky + 2 oy,kx + 2 ox,c], 0)
  */
-TE_NODE static void tiny_max_pool2(const float *conv0, float *relu1)
+TE_NODE static void tiny_max_pool2(const float *TE_RESTRICT conv0, float *TE_RESTRICT relu1)
 {
     for (int32_t oy = 0; oy < 2; ++oy) {
         for (int32_t ox = 0; ox < 2; ++ox) {
@@ -219,10 +220,10 @@ TE_NODE static void tiny_max_pool2(const float *conv0, float *relu1)
 
 /* infer node 2, train_step node 2: conv + add
  *     layer  linear4  (tiny.py:17)
- *     in     relu1    float32[1,2,2,2]  arena 128..159
+ *     in     relu1    float32[1,2,2,2]  arena 0..31
  *     in     weight   float32[2,8]  state linear4_weight
  *     in     bias     float32[2]  state linear4_bias
- *     out    linear4  float32[1,2]  arena 8..15
+ *     out    linear4  float32[1,2]  arena 40..47
  *     linear4[oc] = sum over ic of relu1[ic] weight[oc,ic] + bias[oc]
  *     16 MAC
  */
@@ -246,8 +247,8 @@ TE_NODE static void tiny_linear4(const float *TE_RESTRICT relu1, const float *TE
 
 /* train_step node 1: max_pool + relu + max_pool_index
  *     layer  max_pool2, relu1, max_pool2'  (tiny.py:17)
- *     in     conv0           float32[1,4,4,2]  arena 0..127
- *     out    relu1           float32[1,2,2,2]  arena 128..159
+ *     in     conv0           float32[1,4,4,2]  arena 32..159
+ *     out    relu1           float32[1,2,2,2]  arena 0..31
  *     out    max_pool2_grad  uint8[1,2,2,2]  arena 160..167
  *     relu1[oy,ox,c] = max(max over ky, kx of conv0[ky + 2 oy,kx + 2 ox,c], 0)
  *     max_pool2_grad[oy,ox,c] = argmax over ky, kx of conv0[ky + 2 oy,kx + 2 ox,c]
@@ -282,8 +283,8 @@ TE_NODE static void tiny_max_pool2_2(const float *TE_RESTRICT conv0, float *TE_R
 
 /* train_step node 3: max
  *     layer  loss  (tiny.py:17)
- *     in     linear4  float32[1,2]  arena 8..15
- *     out    loss     float32[1,1]  arena 0..3
+ *     in     linear4  float32[1,2]  arena 40..47
+ *     out    loss     float32[1,1]  arena 32..35
  *     loss = max over r1 of linear4[r1]
  */
 TE_NODE static void tiny_loss_max(const float *TE_RESTRICT linear4, float *TE_RESTRICT loss)
@@ -298,8 +299,8 @@ TE_NODE static void tiny_loss_max(const float *TE_RESTRICT linear4, float *TE_RE
 
 /* train_step node 4: subtract
  *     layer  loss  (tiny.py:17)
- *     in,out linear4  float32[1,2]  arena 8..15
- *     in     loss     float32[1,1]  arena 0..3
+ *     in,out linear4  float32[1,2]  arena 40..47
+ *     in     loss     float32[1,1]  arena 32..35
  *     linear4[d1] = linear4[d1] - loss
  */
 TE_NODE static void tiny_loss_subtract(float *linear4, const float *TE_RESTRICT loss)
@@ -313,8 +314,8 @@ TE_NODE static void tiny_loss_subtract(float *linear4, const float *TE_RESTRICT 
 
 /* train_step node 5: exp
  *     layer  loss  (tiny.py:17)
- *     in     loss    float32[1,2]  arena 8..15
- *     out    loss_2  float32[1,2]  arena 0..7
+ *     in     loss    float32[1,2]  arena 40..47
+ *     out    loss_2  float32[1,2]  arena 32..39
  *     loss_2[d1] = exp(loss[d1])
  */
 TE_NODE static void tiny_loss_exp(const float *TE_RESTRICT loss, float *TE_RESTRICT loss_2)
@@ -327,8 +328,8 @@ TE_NODE static void tiny_loss_exp(const float *TE_RESTRICT loss, float *TE_RESTR
 
 /* train_step node 6: sum
  *     layer  loss  (tiny.py:17)
- *     in     loss    float32[1,2]  arena 0..7
- *     out    loss_2  float32[1,1]  arena 16..19
+ *     in     loss    float32[1,2]  arena 32..39
+ *     out    loss_2  float32[1,1]  arena 48..51
  *     loss_2 = sum over r1 of loss[r1]
  */
 TE_NODE static void tiny_loss_sum(const float *TE_RESTRICT loss, float *TE_RESTRICT loss_2)
@@ -344,8 +345,8 @@ TE_NODE static void tiny_loss_sum(const float *TE_RESTRICT loss, float *TE_RESTR
 /* train_step node 7: pick + log + subtract + sum
  *     layer  loss  (tiny.py:17)
  *     in     label   int32[]  caller
- *     in     loss    float32[1,2]  arena 8..15
- *     in     loss_2  float32[1,1]  arena 16..19
+ *     in     loss    float32[1,2]  arena 40..47
+ *     in     loss_2  float32[1,1]  arena 48..51
  *     out    loss_3  float32[]  caller
  *     loss_3 = log(loss_2) - loss[label]
  */
@@ -360,8 +361,8 @@ TE_NODE static void tiny_loss(int32_t label, const float *TE_RESTRICT loss,
 /* train_step node 8: iota + equal + cast + divide + subtract + multiply
  *     layer  loss'  (tiny.py:17)
  *     in     label   int32[]  caller
- *     in,out loss    float32[1,2]  arena 0..7
- *     in     loss_2  float32[1,1]  arena 16..19
+ *     in,out loss    float32[1,2]  arena 32..39
+ *     in     loss_2  float32[1,1]  arena 48..51
  *     loss[d0] = (loss[d0] / loss_2 - d0 == label) 1
  */
 TE_NODE static void tiny_loss_grad(int32_t label, float *loss, const float *TE_RESTRICT loss_2)
@@ -375,7 +376,7 @@ TE_NODE static void tiny_loss_grad(int32_t label, float *loss, const float *TE_R
 
 /* train_step node 9: sum + multiply + add + subtract
  *     layer  linear4', update/linear4.bias  (tiny.py:17)
- *     in     loss_grad      float32[1,2]  arena 0..7
+ *     in     loss_grad      float32[1,2]  arena 32..39
  *     in,out bias_momentum  float32[2]  state linear4_bias_momentum
  *     in     learning_rate  float32[]  caller
  *     in,out bias           float32[2]  state linear4_bias
@@ -403,10 +404,10 @@ TE_NODE static void tiny_linear4_bias_update(const float *TE_RESTRICT loss_grad,
 
 /* train_step node 10: conv_input_grad + greater + where
  *     layer  linear4', relu1'  (tiny.py:17)
- *     in     loss_grad   float32[1,2]  arena 0..7
+ *     in     loss_grad   float32[1,2]  arena 32..39
  *     in     weight      float32[2,8]  state linear4_weight
- *     in     relu1       float32[1,2,2,2]  arena 128..159
- *     out    relu1_grad  float32[1,2,2,2]  arena 96..127
+ *     in     relu1       float32[1,2,2,2]  arena 0..31
+ *     out    relu1_grad  float32[1,2,2,2]  arena 128..159
  *     relu1_grad[d1_d2_d3] = (sum over oc of loss_grad[oc] weight[oc,d1_d2_d3] if 0 <
  *         relu1[d1_d2_d3] else 0)
  *     16 MAC
@@ -463,8 +464,8 @@ TE_NODE static void tiny_linear4_input_grad(const float *TE_RESTRICT loss_grad,
 
 /* train_step node 11: conv_weight_grad + multiply + add + subtract
  *     layer  linear4', update/linear4.weight  (tiny.py:17)
- *     in     loss_grad        float32[1,2]  arena 0..7
- *     in     relu1            float32[1,2,2,2]  arena 128..159
+ *     in     loss_grad        float32[1,2]  arena 32..39
+ *     in     relu1            float32[1,2,2,2]  arena 0..31
  *     in,out weight_momentum  float32[2,8]  state linear4_weight_momentum
  *     in     learning_rate    float32[]  caller
  *     in,out weight           float32[2,8]  state linear4_weight
@@ -549,14 +550,14 @@ TE_NODE static void tiny_linear4_weight_update(const float *TE_RESTRICT loss_gra
 
 /* train_step node 12: max_pool_grad
  *     layer  max_pool2'  (tiny.py:17)
- *     in     relu1_grad        float32[1,2,2,2]  arena 96..127
+ *     in     relu1_grad        float32[1,2,2,2]  arena 128..159
  *     in     max_pool2_grad    uint8[1,2,2,2]  arena 160..167
  *     out    max_pool2_grad_2  float32[1,4,4,2]  arena 0..127
  *     max_pool2_grad_2[iy,ix,c] = (relu1_grad[(iy) / 2,(ix) / 2,c] if max_pool2_grad[(iy) / 2,(ix)
  *         / 2,c] == iy mod 2 2 + ix mod 2 else 0)
  */
-TE_NODE static void tiny_max_pool2_grad(const float *relu1_grad,
-    const uint8_t *TE_RESTRICT max_pool2_grad, float *max_pool2_grad_2)
+TE_NODE static void tiny_max_pool2_grad(const float *TE_RESTRICT relu1_grad,
+    const uint8_t *TE_RESTRICT max_pool2_grad, float *TE_RESTRICT max_pool2_grad_2)
 {
     for (int32_t iy = 0; iy < 4; ++iy) {
         for (int32_t ix = 0; ix < 4; ++ix) {
@@ -855,9 +856,9 @@ te_status_t tiny_train_step(const tiny_ctx_t *ctx, const float image[TINY_IMAGE_
     if ((label < 0) || (label >= 2)) {
         return TE_ERR_RANGE;
     }
-    tiny_conv0(image, ctx->state->conv0_weight, ctx->state->conv0_bias, ctx->arena->conv0.at);
+    tiny_conv0(image, ctx->state->conv0_weight, ctx->state->conv0_bias, ctx->arena->conv0_2.at);
     TINY_AFTER_NODE(ctx, 0);
-    tiny_max_pool2_2(ctx->arena->conv0.at, ctx->arena->relu1_2.at, ctx->arena->max_pool2_grad.at);
+    tiny_max_pool2_2(ctx->arena->conv0_2.at, ctx->arena->relu1_2.at, ctx->arena->max_pool2_grad.at);
     TINY_AFTER_NODE(ctx, 1);
     tiny_linear4(ctx->arena->relu1_2.at, ctx->state->linear4_weight, ctx->state->linear4_bias,
         ctx->arena->linear4.at);

@@ -63,15 +63,16 @@ typedef struct tiny_state {
 /* ---- Arena: worthless between calls ------------------------------------------------------------
  *
  *     offset     bytes  tensor and the nodes during which it is live
- *          0       128  conv0: infer 0..1; train_step 0..1
- *          0         4  loss: train_step 3..4
- *          0         8  loss_2: train_step 5..11
+ *          0       128  conv0: infer 0..1
  *          0       128  max_pool2_grad_2: train_step 12..14
- *          0        32  relu1: infer 1..2
- *          8         8  linear4: train_step 2..7
- *         16         4  loss_3: train_step 6..8
- *         96        32  relu1_grad: train_step 10..12
- *        128        32  relu1_2: train_step 1..11
+ *          0        32  relu1_2: train_step 1..11
+ *         32       128  conv0_2: train_step 0..1
+ *         32         4  loss: train_step 3..4
+ *         32         8  loss_2: train_step 5..11
+ *         40         8  linear4: train_step 2..7
+ *         48         4  loss_3: train_step 6..8
+ *        128        32  relu1: infer 1..2
+ *        128        32  relu1_grad: train_step 10..12
  *        160         8  max_pool2_grad: train_step 1..12
  *
  * A union of placed buffers: every access has the declared type of what it accesses. */
@@ -82,14 +83,15 @@ typedef struct tiny_state {
 typedef union tiny_arena {
     TE_ALIGN(16) uint8_t bytes[TINY_ARENA_BYTES];
     struct { float at[32]; } conv0;
-    struct { float at[8]; } relu1;
-    struct { uint8_t skip[128]; float at[8]; } relu1_2;
+    struct { uint8_t skip[128]; float at[8]; } relu1;
+    struct { uint8_t skip[32]; float at[32]; } conv0_2;
+    struct { float at[8]; } relu1_2;
     struct { uint8_t skip[160]; uint8_t at[8]; } max_pool2_grad;
-    struct { uint8_t skip[8]; float at[2]; } linear4;
-    struct { float at[1]; } loss;
-    struct { float at[2]; } loss_2;
-    struct { uint8_t skip[16]; float at[1]; } loss_3;
-    struct { uint8_t skip[96]; float at[8]; } relu1_grad;
+    struct { uint8_t skip[40]; float at[2]; } linear4;
+    struct { uint8_t skip[32]; float at[1]; } loss;
+    struct { uint8_t skip[32]; float at[2]; } loss_2;
+    struct { uint8_t skip[48]; float at[1]; } loss_3;
+    struct { uint8_t skip[128]; float at[8]; } relu1_grad;
     struct { float at[32]; } max_pool2_grad_2;
 } tiny_arena_t;
 

@@ -57,8 +57,8 @@ def plan(schedules: Sequence[Schedule], choose: Choose, io: str = "caller") -> P
     """The best plan that the greedy orders and placements give, validated.
 
     `choose` gives the kernel of a step, and `io` says where inputs and outputs of rank > 0 lie: "caller" (not
-    in this plan) or "arena". Results lie over operands only where the arena would else be higher: kernels that
-    keep clear of their operands may say so to the compiler, and are shared by more steps.
+    in this plan) or "arena". Results lie over operands only where the arena would else be higher: kernels
+    that keep clear of theirs may say so to the compiler, and are shared by more steps.
     """
     near, apart = (
         [_plan_entry(schedule, in_arena(schedule, io), kernels) for schedule in schedules]

@@ -41,7 +41,9 @@ def _erf(x: Any) -> Any:
 REFERENCES: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt,
     "rsqrt": lambda x: 1.0 / np.sqrt(x), "tanh": np.tanh, "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
-    "erf": _erf, "sin": np.sin, "cos": np.cos,
+    "erf": _erf, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint,
 }  # fmt: skip
 

@@ -14,10 +14,12 @@ from teeny_embed.graph.scalar import (
     cast,
     const,
     define,
+    equal,
     from_bits,
     greater,
     less,
     negative,
+    not_equal,
     select,
 )
 
@@ -95,6 +97,26 @@ def _round_away(x: Scalar) -> Scalar:
 
 round_away = define("round_away", "the nearest integer, halves away from 0", _round_away)
 round_even = define("round", "the nearest integer, halves to even", _round, max_ulp=0.0, numpy=np.rint)
+
+
+# ---- Remainder ------------------------------------------------------------------------------------------
+
+
+def _fmod(a: Scalar, b: Scalar) -> Scalar:
+    """The quotient may be rounded up to the next integer. Its product is exact in binary64, so what it leaves
+    has the other sign then."""
+    quotient = trunc(a / b)
+    left = cast(cast(a, "float64") - cast(quotient, "float64") * cast(b, "float64"), "float32")
+    crossed = not_equal(bits(left) >> 31, bits(a) >> 31)
+    size = select(crossed, absolute(b) - absolute(left), absolute(left))
+    left = copy_sign(select(equal(left, 0.0), 0.0, size), a)
+    return select(less(absolute(a), absolute(b)), a, left)  # also for an infinite b
+
+
+fmod = define(
+    "fmod", "what truncated division leaves, exact while the quotient has at most 24 bits", _fmod,
+    "float32", "float32", numpy=np.fmod,
+)  # fmt: skip
 
 
 # ---- Square roots -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""sin and cos of binary32, accurate for every argument.
+"""sin, cos and tan of binary32, accurate for every argument.
 
 The argument is counted in quarter turns, as a fixed-point number with 62 bits of fraction: x 2 / pi from
 integer products with the bits of 2 / pi that matter for x (Payne and Hanek, Radian reduction for
@@ -106,3 +106,4 @@ def _cos(x: Scalar) -> Scalar:
 
 sin = define("sin", "sine of x radians", _sin, max_ulp=1.55, numpy=np.sin)
 cos = define("cos", "cosine of x radians", _cos, max_ulp=1.55, numpy=np.cos)
+tan = define("tan", "tangent of x radians", lambda x: sin(x) / cos(x), max_ulp=3.5, numpy=np.tan)

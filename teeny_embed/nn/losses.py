@@ -29,8 +29,8 @@ def cross_entropy(
     """-log softmax(logits)[label], nats. Logits [N, ..., classes], label int32 [N, ...], or rank 0 if N = 1.
 
     A label that is an input is refused at run time unless 0 <= label < classes; with `ignore_index` none is,
-    and samples of that label (or of none of the classes) do not count. `weight` has a factor for each class, by
-    which the mean is weighted, too. `label_smoothing` in [0, 1) is what all classes share of a label.
+    and samples of that label (or of none of the classes) do not count. `weight` has a factor for each class,
+    by which the mean is weighted, too. `label_smoothing` in [0, 1) is what all classes share of a label.
     """
     if label.shape == () and prod(logits.shape[:-1]) == 1:
         label = label.reshape(logits.shape[:-1])

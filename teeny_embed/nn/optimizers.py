@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 
@@ -350,7 +350,7 @@ class Muon(Optimizer):
         m_next = advance(moment, read(moment) + (g - read(moment)) * (1.0 - self.momentum))
         direction = g + (m_next - g) * self.momentum if self.nesterov else m_next
         flat = direction.reshape(rows, -1)
-        size = max(1.0, rows / flat.shape[1]) ** 0.5
+        size = sqrt(max(1.0, rows / flat.shape[1]))
         step = self._orthogonal(flat).reshape(parameter.value.shape)
         return read(parameter) * (1.0 - rate * self.weight_decay) - rate * size * step
 

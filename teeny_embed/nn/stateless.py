@@ -1,15 +1,17 @@
-"""Layers without parameters: activations, pools, shape, dropout. Images are NHWC."""
+"""Activations, pools, shape, dropout: layers without parameters, but PReLU's. Images are NHWC."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from teeny_embed.autograd.training import is_training
-from teeny_embed.errors import ShapeError
-from teeny_embed.graph.node import locating
+from teeny_embed.errors import AttributeValueError, ShapeError
+from teeny_embed.graph.node import Variable, locating, user_line
 from teeny_embed.graph.ops.elementwise import where
-from teeny_embed.graph.tensor import Tensor, call
-from teeny_embed.nn.checks import per_dim, within
+from teeny_embed.graph.tensor import Tensor, call, read
+from teeny_embed.nn.checks import per_dim, positive, within
 from teeny_embed.nn.layers import Extents, Padding, pairs
 from teeny_embed.nn.module import Module, RandomModule
 
@@ -45,6 +47,188 @@ class Sigmoid(_Function):
     """1 / (1 + e^-x)."""
 
     op = "sigmoid"
+
+
+class SiLU(_Function):
+    """x sigmoid(x), also called swish."""
+
+    op = "silu"
+
+
+class Mish(_Function):
+    """x tanh(ln(1 + e^x))."""
+
+    op = "mish"
+
+
+class Softplus(_Function):
+    """ln(1 + e^x)."""
+
+    op = "softplus"
+
+
+class LogSigmoid(_Function):
+    """ln sigmoid(x)."""
+
+    op = "log_sigmoid"
+
+
+class Softsign(_Function):
+    """x / (1 + |x|)."""
+
+    op = "softsign"
+
+
+class Tanhshrink(_Function):
+    """x - tanh(x)."""
+
+    op = "tanh_shrink"
+
+
+class Hardswish(_Function):
+    """x max(0, min(1, x / 6 + 1/2))."""
+
+    op = "hard_swish"
+
+
+class GELU(Module):
+    """x times the share of a normal distribution below x; `approximate` "tanh" approximates it."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        if approximate not in ("none", "tanh"):
+            hint = 'approximate: "none" or "tanh"'
+            raise AttributeValueError(f"GELU: approximate = {approximate!r}", user_line(), hint)
+        self.op = "gelu" if approximate == "none" else "gelu_tanh"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return call(self.op, x)
+
+
+class _Numbers(Module):
+    """One operator of one operand with attributes that are numbers."""
+
+    op: ClassVar[str]
+
+    def __init__(self, **numbers: float) -> None:
+        self.numbers = numbers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return call(self.op, x, **self.numbers)
+
+
+class LeakyReLU(_Numbers):
+    """x, or slope x where x < 0."""
+
+    op = "leaky_relu"
+
+    def __init__(self, slope: float = 0.01) -> None:
+        super().__init__(slope=slope)
+
+
+class Threshold(_Numbers):
+    """x where x > threshold, else value."""
+
+    op = "threshold"
+
+    def __init__(self, threshold: float, value: float) -> None:
+        super().__init__(threshold=threshold, value=value)
+
+
+class Hardtanh(_Numbers):
+    """x clipped to [low, high]."""
+
+    op = "clip"
+
+    def __init__(self, low: float = -1.0, high: float = 1.0) -> None:
+        super().__init__(low=low, high=high)
+
+
+class Hardsigmoid(_Numbers):
+    """max(0, min(1, alpha x + beta))."""
+
+    op = "hard_sigmoid"
+
+    def __init__(self, alpha: float = 1 / 6, beta: float = 0.5) -> None:
+        super().__init__(alpha=alpha, beta=beta)
+
+
+class Hardshrink(_Numbers):
+    """x, or 0 where |x| <= size."""
+
+    op = "hard_shrink"
+
+    def __init__(self, size: float = 0.5) -> None:
+        super().__init__(size=size)
+
+
+class Softshrink(_Numbers):
+    """x moved by size towards 0, and 0 where |x| <= size."""
+
+    op = "soft_shrink"
+
+    def __init__(self, size: float = 0.5) -> None:
+        super().__init__(size=size)
+
+
+class ELU(_Numbers):
+    """x, or alpha (e^x - 1) where x < 0."""
+
+    op = "elu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__(alpha=alpha)
+
+
+class CELU(_Numbers):
+    """x, or alpha (e^(x / alpha) - 1) where x < 0."""
+
+    op = "celu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__(alpha=alpha)
+
+
+class SELU(_Function):
+    """gamma x, or gamma alpha (e^x - 1) where x < 0 (Klambauer et al., 2017)."""
+
+    op = "selu"
+
+
+class PReLU(Module):
+    """x, or slope x where x < 0; the slopes are trained, one for all channels or one for each."""
+
+    def __init__(self, channels: int = 1, slope: float = 0.25) -> None:
+        with locating(type(self).__name__):
+            positive(channels=channels)
+        self.weight = Variable("", np.full(channels, slope, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return call("prelu", x, read(self.weight))
+
+
+class GLU(Module):
+    """The first half along an axis times the sigmoid of the second."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        axis = self.axis % x.rank if -x.rank <= self.axis < x.rank else self.axis
+        if axis >= x.rank or axis < 0 or x.shape[axis] % 2:
+            raise ShapeError(f"{x.type} has no two halves along axis {self.axis}", hint="an even extent")
+        half = x.shape[axis] // 2
+        before = (slice(None),) * axis
+        return x[(*before, slice(0, half))] * call("sigmoid", x[(*before, slice(half, None))])
+
+
+class LogSoftmax(Module):
+    """x - max - ln(sum of e^(x - max)), along an axis."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return call("log_softmax", x, axis=self.axis)
 
 
 class Softmax(Module):

@@ -112,18 +112,30 @@ def pairs(dtype: str) -> tuple[Array, Array]:
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 UNARY = ("negative", "abs", "sign", "relu", "relu6")
-FUNCTIONS = ("exp", "log", "sqrt", "tanh", "sigmoid", "erf")
+FUNCTIONS = (
+    "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "reciprocal", "floor", "ceil", "trunc", "round_even",
+    "round_away", "is_nan", "is_inf",
+)  # fmt: skip
+ACTIVATIONS = (
+    "leaky_relu", "threshold", "clip", "hard_sigmoid", "hard_swish", "hard_shrink", "soft_shrink", "softsign",
+    "elu", "selu", "celu", "silu", "softplus", "log_sigmoid", "mish", "tanh_shrink", "gelu", "gelu_tanh",
+)  # fmt: skip
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "mod", "fmod")
 
 
 def arithmetic() -> list[Task]:
     """Operators on all pairs of edge numbers of every dtype that they take."""
     tasks = [task(f"{op}_{t}", operator(op), pairs(t)) for t in INTEGERS for op in (*BINARY, *COMPARISONS)]
-    tasks += [task(f"{op}_{t}", operator(op), [edge(t)]) for t in INTEGERS for op in UNARY]
+    tasks += [task(f"{op}_{t}", operator(op), [edge(t)]) for t in INTEGERS for op in (*UNARY, "bitwise_not")]
+    tasks += [task(f"{op}_{t}", operator(op), pairs(t)) for t in INTEGERS for op in BITS]
     for dtype in FLOATS:
         tasks += [task(f"{op}_{dtype}", operator(op), pairs(dtype)) for op in (*BINARY, *COMPARISONS)]
-    tasks += [task(f"{op}_float32", operator(op), [edge("float32")]) for op in (*UNARY, *FUNCTIONS)]
-    tasks += [task("pow_float32", operator("pow"), pairs("float32"))]
-    tasks += [task(f"{op}_bool", operator(op), pairs("bool")) for op in ("logical_and", "logical_or")]
+    of_floats = (*UNARY, *FUNCTIONS, *ACTIVATIONS)
+    tasks += [task(f"{op}_float32", operator(op), [edge("float32")]) for op in of_floats]
+    tasks += [task(f"{op}_float32", operator(op), pairs("float32")) for op in ("pow", "mod", "fmod", "prelu")]
+    logic = ("logical_and", "logical_or", "logical_xor")
+    tasks += [task(f"{op}_bool", operator(op), pairs("bool")) for op in logic]
     return [*tasks, task("logical_not_bool", operator("logical_not"), [edge("bool")])]
 
 

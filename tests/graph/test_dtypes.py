@@ -29,19 +29,20 @@ FLOAT = ("float32",)
 TOTALS = ("int32", "uint32", "int64", "uint64", "float32")
 ARITHMETIC = (*NUMBERS, "float64")
 COMPARED = ("bool", *ARITHMETIC)
-WHOLE = ("int32", "uint32", "int64", "uint64")
+WHOLE = INTEGERS
 TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["reshape", "transpose", "slice", "pad", "expand", "concat", "take", "pick"], DTYPES),
     **dict.fromkeys(["cast", "where"], DTYPES),
     **dict.fromkeys(["add", "subtract", "multiply", "divide", "maximum", "minimum"], ARITHMETIC),
     **dict.fromkeys(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"], COMPARED),
-    **dict.fromkeys(["logical_not", "logical_and", "logical_or"], ("bool",)),
-    **dict.fromkeys(["negative", "abs", "sign", "relu", "relu6"], NUMBERS),
+    **dict.fromkeys(["logical_not", "logical_and", "logical_or", "logical_xor"], ("bool",)),
+    **dict.fromkeys(["negative", "abs", "sign", "relu", "relu6", "mod", "fmod"], NUMBERS),
     **dict.fromkeys(["max", "argmax", "max_pool", "max_pool_index"], NUMBERS),
     **dict.fromkeys(["sum", "conv", "matmul"], TOTALS),
     **dict.fromkeys(["requantize", "multiply_high", "leading_zeros"], ("int32",)),
     **dict.fromkeys(["inverse_of_one_plus", "inverse_square_root", "log_fixed"], ("int32",)),
-    **dict.fromkeys(["shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"], WHOLE),
+    **dict.fromkeys(["shift_left", "shift_right"], WHOLE),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"], WHOLE),
     "square_root": ("uint64",),
     **dict.fromkeys(["shift_right_rounding", "shift_left_saturating"], ("int32",)),
     "sum_pool": ("int8", "uint8", "int16", "int32", "float32"),

@@ -1,6 +1,7 @@
 """Every operator, one module per family. Importing this package fills the registry."""
 
 from teeny_embed.graph.ops import (
+    activation,
     contraction,
     elementwise,
     fixed_point,
@@ -13,6 +14,6 @@ from teeny_embed.graph.ops import (
 )
 
 __all__ = [
-    "contraction", "elementwise", "fixed_point", "movement", "quantized", "random", "reduction", "softmax",
-    "window",
+    "activation", "contraction", "elementwise", "fixed_point", "movement", "quantized", "random",
+    "reduction", "softmax", "window",
 ]  # fmt: skip

@@ -54,6 +54,11 @@ def logic_type(*types: TensorType, **_: Any) -> TensorType:
     return same_type(*types)
 
 
+def _test_type(x: TensorType, **_: Any) -> TensorType:
+    """float32 in, bool out."""
+    return float_type(x).with_dtype("bool")
+
+
 def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
     """a where condition, else b; numbers take the other's dtype."""
     dtype = next(t.dtype for t in (a, b) if isinstance(t, Tensor))
@@ -119,6 +124,26 @@ elementwise(
 )
 
 
+elementwise(
+    "fmod",
+    "what truncated division leaves: it has the sign of a; a itself for integers and b = 0",
+    lambda a, b: _fmod(a, b),
+    lambda g, ans, a, b: (g, -(g * call("trunc", a / b))),
+    number_type,
+    operand_count=2,
+    low=0.5,
+)
+elementwise(
+    "mod",
+    "what division rounded down leaves: it has the sign of b",
+    lambda a, b: _mod(a, b),
+    lambda g, ans, a, b: (g, -(g * call("floor", a / b))),
+    number_type,
+    operand_count=2,
+    low=0.5,
+)
+
+
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1."""
     return call("sign", x)
@@ -132,6 +157,17 @@ def _sign(x: Scalar) -> Scalar:
 def _below_zero(x: Scalar) -> Scalar:
     """x < 0, which unsigned integers never are."""
     return s.const(False, "bool") if x.dtype.startswith("uint") else s.less(x, 0)
+
+
+def _fmod(a: Scalar, b: Scalar) -> Scalar:
+    return functions.fmod(a, b) if a.dtype == "float32" else s.remainder(a, b)
+
+
+def _mod(a: Scalar, b: Scalar) -> Scalar:
+    left = _fmod(a, b)
+    zero = s.const(0, a.dtype)
+    other_sign = s.not_equal(_below_zero(left), _below_zero(b))
+    return s.select(s.logical_and(s.not_equal(left, zero), other_sign), left + b, left)
 
 
 def _first_unless(kept: Scalar, a: Scalar, b: Scalar) -> Scalar:
@@ -150,6 +186,14 @@ for _name, _symbol in (
 elementwise("logical_not", "not x", s.logical_not, NOT_DIFFERENTIABLE, logic_type)
 elementwise("logical_and", "a and b", s.logical_and, NOT_DIFFERENTIABLE, logic_type, 2)
 elementwise("logical_or", "a or b", s.logical_or, NOT_DIFFERENTIABLE, logic_type, 2)
+
+
+elementwise("logical_xor", "a or b, not both", s.not_equal, NOT_DIFFERENTIABLE, logic_type, 2)
+elementwise("is_nan", "whether x is no number", s.is_nan, NOT_DIFFERENTIABLE, _test_type)
+elementwise(
+    "is_inf", "whether x is infinite",
+    lambda x: s.equal(s.bits(x) & 0x7FFFFFFF, s.const(0x7F800000, "uint32")), NOT_DIFFERENTIABLE, _test_type,
+)  # fmt: skip
 
 
 def _where_type(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
@@ -245,6 +289,35 @@ elementwise("pow", "x^y", functions.power, _pow_vjp, float_type, 2, low=0.3)
 
 elementwise("sin", "sine", functions.sin, lambda g, ans, x: (g * call("cos", x),), float_type)
 elementwise("cos", "cosine", functions.cos, lambda g, ans, x: (-(g * call("sin", x)),), float_type)
+elementwise("tan", "tangent", functions.tan, lambda g, ans, x: (g * (1.0 + ans * ans),), float_type, high=1.2)
+elementwise(
+    "asin", "inverse sine", functions.asin, lambda g, ans, x: (g * call("rsqrt", 1.0 - x * x),), float_type,
+    low=-0.9, high=0.9,
+)  # fmt: skip
+elementwise(
+    "acos", "inverse cosine", functions.acos,
+    lambda g, ans, x: (-(g * call("rsqrt", 1.0 - x * x)),), float_type, low=-0.9, high=0.9,
+)  # fmt: skip
+elementwise("atan", "inverse tangent", functions.atan, lambda g, ans, x: (g / (1.0 + x * x),), float_type)
+elementwise("sinh", "hyperbolic sine", functions.sinh, lambda g, ans, x: (g * call("cosh", x),), float_type)
+elementwise("cosh", "hyperbolic cosine", functions.cosh, lambda g, ans, x: (g * call("sinh", x),), float_type)
+elementwise(
+    "asinh", "inverse hyperbolic sine", functions.asinh,
+    lambda g, ans, x: (g * call("rsqrt", x * x + 1.0),), float_type,
+)  # fmt: skip
+elementwise(
+    "acosh", "inverse hyperbolic cosine", functions.acosh,
+    lambda g, ans, x: (g * call("rsqrt", x * x - 1.0),), float_type, low=1.2, high=4,
+)  # fmt: skip
+elementwise(
+    "atanh", "inverse hyperbolic tangent", functions.atanh,
+    lambda g, ans, x: (g / (1.0 - x * x),), float_type, low=-0.9, high=0.9,
+)  # fmt: skip
+elementwise("expm1", "e^x - 1", functions.expm1, lambda g, ans, x: (g * (ans + 1.0),), float_type)
+elementwise("log1p", "ln(1 + x)", functions.log1p, lambda g, ans, x: (g / (1.0 + x),), float_type, low=-0.7)
+elementwise(
+    "reciprocal", "1 / x", lambda x: 1.0 / x, lambda g, ans, x: (-(g * ans) * ans,), float_type, low=0.3
+)
 elementwise(
     "rsqrt",
     "1 / sqrt(x)",
@@ -259,6 +332,7 @@ elementwise(
 for _name, _summary in (
     ("floor", "the greatest integer not above x"),
     ("ceil", "the least integer not below x"),
+    ("trunc", "the integer next to x towards 0"),
     ("round_even", "the nearest integer, halves to even"),
     ("round_away", "the nearest integer, halves away from 0"),
 ):

@@ -12,7 +12,7 @@ from teeny_embed.graph import scalar as s
 from teeny_embed.graph.op import NOT_DIFFERENTIABLE, Op, Sample, register
 from teeny_embed.graph.ops.elementwise import same_type
 from teeny_embed.graph.scalar import Scalar
-from teeny_embed.graph.types import TensorType, expect
+from teeny_embed.graph.types import NUMBERS, TensorType, expect
 
 
 def _int32_type(*types: TensorType, **_: Any) -> TensorType:
@@ -21,7 +21,7 @@ def _int32_type(*types: TensorType, **_: Any) -> TensorType:
 
 
 def _whole_type(*types: TensorType, **_: Any) -> TensorType:
-    expect(("int32", "uint32", "int64", "uint64"), *types)
+    expect(NUMBERS[:-1], *types)
     return same_type(*types)
 
 
@@ -64,6 +64,7 @@ _operator("shift_right", "x 2^-y rounded down", s.shift_right, infer=_whole_type
 _operator("bitwise_and", "bits of both", s.bit_and, infer=_whole_type)
 _operator("bitwise_or", "bits of either", s.bit_or, infer=_whole_type)
 _operator("bitwise_xor", "bits that differ", s.bit_xor, infer=_whole_type)
+_operator("bitwise_not", "all bits turned", lambda x: s.bit_xor(x, -1), 1, infer=_whole_type)
 _operator(
     "shift_right_rounding",
     "x 2^-y rounded to the nearest, ties away from zero",

@@ -70,10 +70,10 @@ def test_the_commands_run(document: Path) -> None:
 @pytest.mark.usefixtures("model")
 def test_the_c_example_learns(tmp_path: Path) -> None:
     need("gcc")
-    built = build(load_program("model.py:program"), "cortex-m4f", tmp_path / "digits")
+    built = build(load_program("model.py:program"), "cortex-m4f", tmp_path / "digits", selftest=True)
     (tmp_path / "main.c").write_text("\n".join(blocks(GENERATED_C, "c")))
     assert all(text in (built.directory / "digits.c").read_text() for text in blocks(GENERATED_C, "text"))
-    names = (*built.interface.sources, "digits_store.c")
+    names = (*built.interface.sources, "digits_store.c", "digits_selftest.c")
     sources = [tmp_path / "main.c", *(built.directory / name for name in names)]
     run("gcc", [*STRICT, "-I", built.directory, *sources, "-o", tmp_path / "main"])
     assert subprocess.run([tmp_path / "main"], timeout=10).returncode == 0

@@ -16,6 +16,7 @@ from typing import Any
 from teeny_embed import target as targets
 from teeny_embed.api.initial import Init, drawn_by_reset, seeds
 from teeny_embed.api.program import Program, check_finite
+from teeny_embed.api.selftest import self_test
 from teeny_embed.deploy.runner import state_from_bytes, state_into_bytes
 from teeny_embed.emit_c.interface import Interface
 from teeny_embed.emit_c.module import Module, NodeFunction, build_module
@@ -103,6 +104,7 @@ def build(
     float: str = "exact",
     io: str = "caller",
     optimize: str = "speed",
+    selftest: bool = False,
 ) -> Build:
     """Emits C for `target` (a CPU or board name) into the directory `out` (`build/NAME` if not given).
 
@@ -112,6 +114,7 @@ def build(
     `io` is "caller" (inputs and outputs are passed) or "arena": those of rank > 0 lie in the arena, where
     they share memory with what is live at other times.
     `optimize` is "speed", or "size": less code, compiled by -Os, whose results are the same bits.
+    `selftest` writes NAME_selftest.c, too: calls whose results NumPy has hashed here.
     Files are written only after everything succeeded; an existing directory is replaced file by file.
     Raises TargetError, PlanError (the model is too large for the target's memories), DataError, GraphError
     (also where an accumulator of quantised operands could overflow).
@@ -125,6 +128,9 @@ def build(
         raise GraphError(f"io={io!r} is none of {', '.join(IO)}")
     if optimize not in OPTIMIZE:
         raise GraphError(f"optimize={optimize!r} is none of {', '.join(OPTIMIZE)}")
+    if selftest and float != "exact":
+        hint = 'float="exact", or no self-test'
+        raise GraphError("a self-test compares bits, and fast floats have other bits than NumPy's", hint=hint)
     found = targets.load(target)
     found = found.for_size() if optimize == "size" else found
     program = program.bind(dims or {})
@@ -139,7 +145,7 @@ def build(
     module = build_module(program.name, planned, kernel, drawn)
     _check_fit(found, planned, module)
     identity = _identity(program, found, float)
-    files = render(module, identity)
+    files = render(module, identity, self_test(program, planned, module) if selftest else None)
     files["manifest.json"] = _manifest(program, found, planned, module, identity, seeds(program, drawn))
     directory = Path(out) if out is not None else Path("build") / program.name
     _write(directory, files)

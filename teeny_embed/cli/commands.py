@@ -147,10 +147,11 @@ def _print_json(value: Any) -> None:
 @_model
 @click.option("--out", type=click.Path(path_type=Path), help="Directory; build/NAME if not given.")
 @click.option("--lint", is_flag=True, help="Check the promises of the C by parsing it.")
+@click.option("--selftest", is_flag=True, help="Write a function that checks NumPy's bits on the device.")
 @_json
-def compile_model(model: Model, out: Path | None, lint: bool, as_json: bool) -> None:
+def compile_model(model: Model, out: Path | None, lint: bool, selftest: bool, as_json: bool) -> None:
     """Write the C files of MODEL."""
-    build = model.build(out)
+    build = model.build(out, selftest=selftest)
     if lint:
         _lint(build)
     if as_json:
@@ -162,9 +163,9 @@ def compile_model(model: Model, out: Path | None, lint: bool, as_json: bool) -> 
 def _lint(build: api.Build) -> None:
     from teeny_embed.emit_c.lint import lint
 
-    store = [f"{build.program.name}_store.c"] if build.interface.state else []
-    names = [f"{build.program.name}.h", *build.interface.sources, *store]
-    files = [build.directory / name for name in names]
+    optional = [f"{build.program.name}_{part}.c" for part in ("store", "selftest")]
+    names = [f"{build.program.name}.h", *build.interface.sources, *optional]
+    files = [path for name in names if (path := build.directory / name).exists()]
     if findings := lint(files, build.program.name):
         raise ToolError("the C breaks its promises:\n" + "\n".join(map(str, findings)))
 

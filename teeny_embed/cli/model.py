@@ -34,14 +34,14 @@ class Model:
     io: str = "caller"
     optimize: str = "speed"
 
-    def build(self, out: Path | None, on: str = "host") -> Build:
+    def build(self, out: Path | None, on: str = "host", selftest: bool = False) -> Build:
         """The C files in the directory `out`."""
         program = load_program(self.model, self.rounding)
         program = program.renamed(self.name) if self.name else program
         target = self.target or (QEMU_TARGET if on == "qemu" else "host")
         return build(
             program, target, out, dims=self.dims, init=self.init, float=self.float, io=self.io,
-            optimize=self.optimize,
+            optimize=self.optimize, selftest=selftest,
         )  # fmt: skip
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from teeny_embed import resources
 from teeny_embed.emit_c.helpers import helpers
+from teeny_embed.emit_c.literals import C_TYPES
 from teeny_embed.emit_c.module import Module, NodeFunction
+from teeny_embed.emit_c.selftest import SelfTest
 from teeny_embed.emit_c.store import forms
 from teeny_embed.emit_c.template import fill
 from teeny_embed.kernels.quantized import Packed
@@ -33,8 +35,8 @@ class Identity:
     """Or fast: the compiler may fuse a product with the sum it is added to."""
 
 
-def render(module: Module, identity: Identity) -> dict[str, str]:
-    """File name to text."""
+def render(module: Module, identity: Identity, test: SelfTest | None = None) -> dict[str, str]:
+    """File name to text; with the self-test if there is one."""
     facts = _facts(module, identity)
     nodes = [tidy(_node(module.name, n)) for n in module.nodes]
     micro = [fill(f"kernels/{name}.c.j2", module=module.name) for name in module.micro]
@@ -50,6 +52,12 @@ def render(module: Module, identity: Identity) -> dict[str, str]:
         kept = {"m": module, "facts": facts, "forms": forms(module.interface.state)}
         files[f"{module.name}_store.h"] = fill("c/store.h.j2", **kept)
         files[f"{module.name}_store.c"] = tidy(fill("c/store.c.j2", **kept))
+    if test is not None:
+        outputs = [o.argument.dtype for call in test.calls for o in call.operands if o.fill is None]
+        types = sorted({*outputs, *(f.dtype for f in module.interface.state)})
+        tested = {"m": module, "facts": facts, "test": test, "types": types, "c_types": C_TYPES}
+        files[f"{module.name}_selftest.h"] = tidy(fill("c/selftest.h.j2", **tested))
+        files[f"{module.name}_selftest.c"] = tidy(fill("c/selftest.c.j2", **tested))
     if module.tables:
         files[f"{module.name}_params.c"] = fill("c/params.c.j2", m=module, facts=facts)
     return {name: text if name == "te_abi.h" else wrap(text) for name, text in files.items()}

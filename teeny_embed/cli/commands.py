@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -284,6 +285,26 @@ def _cost_table(costs: dict[str, Any]) -> Table:
         for row in counted["nodes"]:
             table.add_row(f"  {row['node']}", f"{row['instructions']:,}")
     return table
+
+
+@main.command()
+@click.argument("suite", type=click.Choice(["onnx"]))
+@click.option("--numpy-only", is_flag=True, help="Compile nothing.")
+@_json
+def conformance(suite: str, numpy_only: bool, as_json: bool) -> None:
+    """Run a test suite of others: each case in NumPy, and in C with the same bits."""
+    from teeny_embed.api.conformance import cases, run_case
+
+    outcomes = [run_case(case, compiled=not numpy_only) for case in cases()]
+    if as_json:
+        _print_json([asdict(o) for o in outcomes])
+        return
+    for kind in dict.fromkeys(o.kind for o in outcomes):
+        own = [o for o in outcomes if o.kind == kind]
+        click.echo(f"{kind}: {sum(not o.reason for o in own)} of {len(own)}")
+    reasons = Counter(o.reason.partition(" (")[0] for o in outcomes if o.reason)
+    for reason, count in reasons.most_common():
+        click.echo(f"{count:5} {reason}")
 
 
 # ---- What there is ----------------------------------------------------------------------------------------

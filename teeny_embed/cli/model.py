@@ -58,12 +58,12 @@ def extents(dims: Sequence[str]) -> dict[str, int]:
 
 def load_program(model: str, rounding: str = "tflite") -> Program:
     """The program that MODEL means. Raises DataError."""
-    if model.endswith(".tflite"):
+    if model.endswith((".tflite", ".onnx")):
         path = Path(model)
         return Program(identifier(path.stem.lower()), infer=load(path, rounding=rounding))
     file, colon, name = model.rpartition(":")
     if not colon or not file.endswith(".py"):
-        hint = "give file.tflite, or file.py:name, name being a Program or a function that returns one"
+        hint = "give file.tflite, file.onnx, or file.py:name, name a Program or a function that returns one"
         raise DataError(f"{model!r} is no model", hint=hint)
     found = _attribute(_module(Path(file)), name, model)
     program = found if isinstance(found, Program) or not callable(found) else _run(found, model)

@@ -18,6 +18,16 @@ Axes = tuple[int, ...]
 """Of a transpose: source axis of each result axis."""
 
 
+def channels_last(x: Tensor) -> Tensor:
+    """[N, C, spatial...] as [N, spatial..., C]."""
+    return x.transpose(0, *range(2, x.rank), 1)
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """[N, spatial..., C] as [N, C, spatial...]."""
+    return x.transpose(0, x.rank - 1, *range(1, x.rank - 1))
+
+
 def sink_transposes(graph: Graph) -> Graph:
     """The same function, to be differentiated and lowered with less movement.
 

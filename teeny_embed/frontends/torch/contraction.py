@@ -10,18 +10,9 @@ from collections.abc import Sequence
 from math import sqrt
 
 from teeny_embed.frontends.torch.registry import as_tuple, converter
+from teeny_embed.graph.layout import channels_first, channels_last
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, binary, call
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """[N, C, spatial...] as [N, spatial..., C]."""
-    return x.transpose(0, *range(2, x.rank), 1)
-
-
-def channels_first(x: Tensor) -> Tensor:
-    """[N, spatial..., C] as [N, C, spatial...]."""
-    return x.transpose(0, x.rank - 1, *range(1, x.rank - 1))
 
 
 @converter("aten.convolution")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from teeny_embed.errors import ShapeError
-from teeny_embed.frontends.torch.contraction import channels_first, channels_last
 from teeny_embed.frontends.torch.registry import as_tuple, converter
+from teeny_embed.graph.layout import channels_first, channels_last
 from teeny_embed.graph.tensor import Tensor, call, constant
 
 Extents = int | Sequence[int]

@@ -1,0 +1,18 @@
+"""Every converter, one module per family: importing this module fills the registry."""
+
+from teeny_embed.frontends.onnx import (
+    contraction,
+    elementwise,
+    loss,
+    movement,
+    normalization,
+    pooling,
+    recurrent,
+    reduction,
+)
+from teeny_embed.frontends.onnx.registry import CONVERTERS
+
+__all__ = [
+    "CONVERTERS", "contraction", "elementwise", "loss", "movement", "normalization", "pooling", "recurrent",
+    "reduction",
+]  # fmt: skip

@@ -55,8 +55,8 @@ def _atanh(x: Scalar) -> Scalar:
 
 
 half_exp = define("half_exp", "e^x / 2 for x >= 0", _half_exp)
-sinh = define("sinh", "hyperbolic sine", _sinh, max_ulp=1.9, numpy=np.sinh)
-cosh = define("cosh", "hyperbolic cosine", _cosh, max_ulp=1.6, numpy=np.cosh)
-asinh = define("asinh", "the x whose hyperbolic sine this is", _asinh, max_ulp=1.95, numpy=np.arcsinh)
-acosh = define("acosh", "the x >= 0 whose hyperbolic cosine this is", _acosh, max_ulp=2.4, numpy=np.arccosh)
-atanh = define("atanh", "the x whose hyperbolic tangent this is", _atanh, max_ulp=1.95, numpy=np.arctanh)
+sinh = define("sinh", "hyperbolic sine", _sinh, max_ulp=1.62, numpy=np.sinh)
+cosh = define("cosh", "hyperbolic cosine", _cosh, max_ulp=1.44, numpy=np.cosh)
+asinh = define("asinh", "the x whose hyperbolic sine this is", _asinh, max_ulp=1.91, numpy=np.arcsinh)
+acosh = define("acosh", "the x >= 0 whose hyperbolic cosine this is", _acosh, max_ulp=2.5, numpy=np.arccosh)
+atanh = define("atanh", "the x whose hyperbolic tangent this is", _atanh, max_ulp=1.85, numpy=np.arctanh)

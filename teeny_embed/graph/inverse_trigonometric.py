@@ -73,8 +73,8 @@ def _acos(x: Scalar) -> Scalar:
     return select(less_equal(a, 0.5), _PI_HALVES - (near - _PI_HALVES_LOW), end)
 
 
-asin = define("asin", "the angle in [-pi / 2, pi / 2] whose sine is x", _asin, max_ulp=0.9, numpy=np.arcsin)
-acos = define("acos", "the angle in [0, pi] whose cosine is x", _acos, max_ulp=1.2, numpy=np.arccos)
+asin = define("asin", "the angle in [-pi / 2, pi / 2] whose sine is x", _asin, max_ulp=0.88, numpy=np.arcsin)
+acos = define("acos", "the angle in [0, pi] whose cosine is x", _acos, max_ulp=1.16, numpy=np.arccos)
 atan = define(
-    "atan", "the angle in [-pi / 2, pi / 2] whose tangent is x", _atan, max_ulp=1.95, numpy=np.arctan
+    "atan", "the angle in [-pi / 2, pi / 2] whose tangent is x", _atan, max_ulp=1.88, numpy=np.arctan
 )

@@ -106,4 +106,4 @@ def _cos(x: Scalar) -> Scalar:
 
 sin = define("sin", "sine of x radians", _sin, max_ulp=1.55, numpy=np.sin)
 cos = define("cos", "cosine of x radians", _cos, max_ulp=1.55, numpy=np.cos)
-tan = define("tan", "tangent of x radians", lambda x: sin(x) / cos(x), max_ulp=3.5, numpy=np.tan)
+tan = define("tan", "tangent of x radians", lambda x: sin(x) / cos(x), max_ulp=3.54, numpy=np.tan)

@@ -9,10 +9,11 @@ from teeny_embed.frontends.onnx import (
     pooling,
     recurrent,
     reduction,
+    resizing,
 )
 from teeny_embed.frontends.onnx.registry import CONVERTERS
 
 __all__ = [
     "CONVERTERS", "contraction", "elementwise", "loss", "movement", "normalization", "pooling", "recurrent",
-    "reduction",
+    "reduction", "resizing",
 ]  # fmt: skip

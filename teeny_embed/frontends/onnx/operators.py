@@ -1,6 +1,7 @@
 """Every converter, one module per family: importing this module fills the registry."""
 
 from teeny_embed.frontends.onnx import (
+    attention,
     contraction,
     elementwise,
     loss,
@@ -14,6 +15,6 @@ from teeny_embed.frontends.onnx import (
 from teeny_embed.frontends.onnx.registry import CONVERTERS
 
 __all__ = [
-    "CONVERTERS", "contraction", "elementwise", "loss", "movement", "normalization", "pooling", "recurrent",
-    "reduction", "resizing",
+    "CONVERTERS", "attention", "contraction", "elementwise", "loss", "movement", "normalization",
+    "pooling", "recurrent", "reduction", "resizing",
 ]  # fmt: skip

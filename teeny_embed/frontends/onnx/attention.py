@@ -91,3 +91,27 @@ def _allowed(op: Operation, queries: int, keys: int, past: int) -> Tensor | None
     if right >= 0:
         found.append(before >= -right)
     return reduce(lambda a, b: call("logical_and", a, b), found) if found else None
+
+
+@converter("RotaryEmbedding")
+def rotary(op: Operation) -> Tensor:
+    """Pairs of numbers, halves of each head or neighbours, turned by the angle of their position."""
+    x = op[0]
+    flat = x.rank == 3
+    heads = x.reshape((*x.shape[:2], op.attribute("num_heads", 0), -1)) if flat else x.transpose(0, 2, 1, 3)
+    size = op.attribute("rotary_embedding_dim", 0) or heads.shape[-1]
+    cosine, sine = (call("take", op[i], op[3]) if op.has(3) else op[i] for i in (1, 2))
+    cosine, sine = (v.reshape((*v.shape[:2], 1, v.shape[2])) for v in (cosine, sine))
+    turned, rest = heads[..., :size], heads[..., size:] if size < heads.shape[-1] else None
+    if op.attribute("interleaved", 0):
+        pairs = turned.reshape((*turned.shape[:-1], size // 2, 2))
+        a, b = pairs[..., 0], pairs[..., 1]
+    else:
+        a, b = turned[..., : size // 2], turned[..., size // 2 :]
+    a, b = cosine * a - sine * b, sine * a + cosine * b
+    if op.attribute("interleaved", 0):
+        y = call("concat", *(v.reshape((*v.shape, 1)) for v in (a, b)), axis=-1).reshape(turned.shape)
+    else:
+        y = call("concat", a, b, axis=-1)
+    y = y if rest is None else call("concat", y, rest, axis=-1)
+    return y.reshape(x.shape) if flat else y.transpose(0, 2, 1, 3)

@@ -158,7 +158,7 @@ def dropout(op: Operation) -> list[Tensor]:
 
 # ---- Types ----------------------------------------------------------------------------------------------
 
-_DTYPES = {
+DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int32", 9: "bool",
     10: "float16", 11: "float32", 12: "uint32", 13: "uint64",
 }  # fmt: skip
@@ -168,9 +168,9 @@ _DTYPES = {
 @converter("Cast")
 def cast(op: Operation) -> Tensor:
     number = op.attribute("to")
-    if number not in _DTYPES:
+    if number not in DTYPES:
         raise op.error(f"data type {number} is not supported")
-    return op[0].astype(_DTYPES[number])
+    return op[0].astype(DTYPES[number])
 
 
 @converter("CastLike")
@@ -194,7 +194,7 @@ def quantize(op: Operation) -> Tensor:
     if op.has(2):
         zero_point = _along(op, op[2], x)
     else:
-        dtype = _DTYPES.get(op.attribute("output_dtype", 0) or 2, "uint8")
+        dtype = DTYPES.get(op.attribute("output_dtype", 0) or 2, "uint8")
         zero_point = constant(np.zeros((), dtype))
     return quantized(op, x, _along(op, op[1], x), zero_point)
 

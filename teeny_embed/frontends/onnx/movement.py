@@ -118,7 +118,7 @@ def gather(op: Operation) -> Tensor:
         if positions.size and not (positions.min() >= 0 and positions.max() < x.shape[axis]):
             raise op.error(f"positions beyond {x.shape[axis]} elements")
         return taken(x, axis, constant(positions.astype(np.int32)))
-    return taken(x, axis, _from_front(op[1], x.shape[axis]))
+    return taken(x, axis, from_front(op[1], x.shape[axis]))
 
 
 @converter("GatherElements")
@@ -132,11 +132,11 @@ def gather_elements(op: Operation) -> Tensor:
          for a, e in enumerate(index.shape) if a != axis),
         start=np.zeros(index.shape, int),
     )  # fmt: skip
-    place = _from_front(index, x.shape[axis]) * strides[axis] + constant(others.astype(np.int32))
+    place = from_front(index, x.shape[axis]) * strides[axis] + constant(others.astype(np.int32))
     return call("take", x.reshape((-1,)), place)
 
 
-def _from_front(index: Tensor, extent: int) -> Tensor:
+def from_front(index: Tensor, extent: int) -> Tensor:
     """Positions counted from the end are negative."""
     return where(index < 0, index + extent, index)
 
@@ -151,7 +151,7 @@ def gather_nd(op: Operation) -> Tensor:
     place: Tensor | None = None
     for n in range(depth):
         extent = x.shape[batch + n]
-        own = _from_front(index[..., n], extent)
+        own = from_front(index[..., n], extent)
         place = own if place is None else place * extent + own
     assert place is not None
     if batch:
@@ -170,7 +170,7 @@ def one_hot(op: Operation) -> Tensor:
     rank = index.rank + 1
     axis = axis_of(op, op.attribute("axis", -1), rank)
     shape = (*index.shape[:axis], 1, *index.shape[axis:])
-    wide = _from_front(index.astype("int32"), depth).reshape(shape)
+    wide = from_front(index.astype("int32"), depth).reshape(shape)
     places = call("iota", shape=(*index.shape[:axis], depth, *index.shape[axis:]), axis=axis)
     return where(call("equal", places, wide), values[1], values[0])
 

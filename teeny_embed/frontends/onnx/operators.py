@@ -11,10 +11,12 @@ from teeny_embed.frontends.onnx import (
     recurrent,
     reduction,
     resizing,
+    scattering,
+    selection,
 )
 from teeny_embed.frontends.onnx.registry import CONVERTERS
 
 __all__ = [
     "CONVERTERS", "attention", "contraction", "elementwise", "loss", "movement", "normalization",
-    "pooling", "recurrent", "reduction", "resizing",
+    "pooling", "recurrent", "reduction", "resizing", "scattering", "selection",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from teeny_embed.frontends.onnx.model import Operation
 from teeny_embed.frontends.onnx.registry import axis_of, converter
+from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call
 
 
@@ -90,7 +91,7 @@ def lp(op: Operation) -> Tensor:
         raise op.error(f"p={p} is not supported", "1 and 2 are")
     axes = (axis_of(op, op.attribute("axis", -1), x.rank),)
     size = call("sum", call("abs", x) if p == 1 else x * x, axes=axes, keepdims=True, order="reduce")
-    return x / (size if p == 1 else call("sqrt", size))
+    return x / where(size == 0.0, 1.0, size if p == 1 else call("sqrt", size))  # nothing stays nothing
 
 
 @converter("MeanVarianceNormalization")

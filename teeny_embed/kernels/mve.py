@@ -79,29 +79,29 @@ def _linear(q: Quantized, rows: int) -> Packed:
 
 
 def _pointwise(q: Quantized, dense: bool) -> Packed:
-    dot, layer = _dot_layer(q, q.stride[1] * q.channels)
-    values: dict[str, Any] = {"dot": dot, "rows": 1, "pixels": q.batch * q.out_height * q.out_width}
+    layer = _dot_layer(q, q.stride[1] * q.channels)
+    values: dict[str, Any] = {"rows": 1, "pixels": q.batch * q.out_height * q.out_width}
     if not dense:
         # one image only: rows of several would not lie at equal distances
         values |= {"rows": q.out_height, "pixels": q.out_width}
         values |= {"x_row": q.stride[0] * q.width * q.channels, "y_row": q.out_width * q.filters}
         if q.batch > 1:
             return _gathered(q)
-    return Packed("mve_pointwise_node", ("mve_common", dot), tables={"layer": layer}, values=values)
+    return Packed("mve_pointwise_node", ("mve_common", "mve_dot"), tables={"layer": layer}, values=values)
 
 
 def _gathered(q: Quantized) -> Packed:
     """Columns of windows lie side by side in scratch, so that neighbouring windows overlap there."""
     where = columns(q)
     step = 0 if where["spacing"] > 1 else q.stride[1] * where["column"]
-    dot, layer = _dot_layer(replace(q, filter=q.filter.transpose(0, 2, 1, 3)), step)
+    layer = _dot_layer(replace(q, filter=q.filter.transpose(0, 2, 1, 3)), step)
     group, columns_bytes = where["group"], where["columns_bytes"]
     padded = -(-q.filters // 4) * 4
     spill = padded > q.filters
-    values = where | {"dot": dot, "spill": spill, "padded": padded, "filters": q.filters}
+    values = where | {"spill": spill, "padded": padded, "filters": q.filters}
     return Packed(
         "mve_gathered_node",
-        ("mve_common", "mve_runs", dot),
+        ("mve_common", "mve_runs", "mve_dot"),
         scratch_bytes=columns_bytes + spill * group * padded,
         scratch_dtype="int8",
         tables={"layer": layer},
@@ -126,8 +126,8 @@ def columns(q: Quantized) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _dot_layer(q: Quantized, step: int) -> tuple[str, Table]:
-    """Template of the function for `q`, and its table; pixels of x lie `step` bytes apart."""
+def _dot_layer(q: Quantized, step: int) -> Table:
+    """The table of `q`; pixels of x lie `step` bytes apart."""
     tail, whole = _split(int(np.prod(q.filter.shape[1:])))
     missing = -q.filters % 4
     filters, bias, multiplier, shift = (
@@ -138,7 +138,7 @@ def _dot_layer(q: Quantized, step: int) -> tuple[str, Table]:
     for o in range(0, len(filters), 4):
         four = slice(o, o + 4)
         parts += [_blocks(filters[four]), words(bias[four]), words(multiplier[four]), _bytes(-shift[four])]
-    return "mve_dot_positive" if _positive(q) else "mve_dot", np.concatenate(parts)
+    return np.concatenate(parts)
 
 
 def _split(depth: int) -> tuple[int, int]:

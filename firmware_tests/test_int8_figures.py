@@ -17,8 +17,8 @@ from support.runners import CORES
 
 MISSED = {
     "cortex-m0": {("kws_dscnn", "flash"), ("ic_resnet8", "stack"), ("ic_resnet8", "flash"),
-                  ("vww_mobilenetv1", "stack")},
-    "cortex-m3": {("kws_dscnn", "flash"), ("ic_resnet8", "flash")},
+                  ("vww_mobilenetv1", "stack"), ("mnist_lstm", "stack")},
+    "cortex-m3": {("kws_dscnn", "flash"), ("ic_resnet8", "flash"), ("mnist_lstm", "stack")},
     "cortex-m4f": {("vww_mobilenetv1", "flash")},
     "cortex-m7": {("vww_mobilenetv1", "flash")},
     "cortex-m33": {("vww_mobilenetv1", "flash")},
@@ -37,12 +37,14 @@ def above_limits(core: str) -> Iterator[tuple[str, str]]:
     for name, cost in figures.read_record().costs[core].items():
         limit = figures.LIMITS[name]
         pairs = {
-            "instructions": (cost.instructions, limit.instructions[core]),
+            "instructions": (cost.instructions, limit.instructions.get(core)),
             "cycles": (cost.m4_cycles or 0, limit.m4_cycles),
             "stack": (cost.stack_bytes, limit.stack_bytes),
             "flash": (cost.flash_bytes, limit.flash_bytes),
         }
-        yield from ((name, what) for what, (measured, most) in pairs.items() if measured > most)
+        for what, (measured, most) in pairs.items():
+            if most is not None and measured > most:
+                yield name, what
 
 
 @pytest.mark.parametrize("core", CORES)

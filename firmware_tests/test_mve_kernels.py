@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.dsp import DSP_CASES
 from support.mve import MAP_CASES, MVE_CASES, assert_equals_numpy, map_program, quantized_program
 from support.runners import Place
 from teeny_embed.api import Program, build
@@ -40,6 +41,11 @@ def test_assembly_equals_numpy(case: str, positive: bool, tmp_path: Path) -> Non
 @pytest.mark.parametrize("case", MVE_CASES)
 def test_all_cases_under_all_compilers(case: str, positive: bool, place: Place, tmp_path: Path) -> None:
     run(case, positive, place, tmp_path)
+
+
+def test_results_of_16_bits_run_on_dsp_instructions(tmp_path: Path) -> None:
+    check(quantized_program(*DSP_CASES["linear, int16"], positive=False), PLACES[0], tmp_path)
+    assert "net_dsp_linear_16(" in (tmp_path / "c" / "net.c").read_text()
 
 
 @pytest.mark.parametrize("case", MAP_CASES)

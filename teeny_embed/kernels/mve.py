@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from teeny_embed.kernels import dsp
 from teeny_embed.kernels.quantized import Packed, Quantized, Table
 
 _COLUMNS_BYTES = 2048
@@ -24,9 +25,9 @@ _PLANE_BYTES = 4096
 
 
 def pack(q: Quantized) -> Packed | None:
-    """The kernel for `q`, or None."""
+    """The kernel for `q`, or None. Results of 16 bits are left to the DSP instructions of such cores."""
     if q.result != "int8":
-        return None
+        return dsp.pack(q)
     q = replace(q, shift=np.where(q.multiplier == 0, 1, q.shift))  # 0 at any shift
     least_shift = 0 if _positive(q) else 1
     if np.any((q.shift < least_shift) | (q.shift > 31)) or max(-q.least, q.greatest) >= 1 << 31:

@@ -1,4 +1,4 @@
-"""What an inference of the int8 MLPerf Tiny models costs on emulated cores: measured, and recorded.
+"""What an inference of int8 models costs on emulated cores: measured, and recorded.
 
 docs/int8_figures.json holds the record, docs/int8_figures.md tells it. Instructions are the mean of SAMPLES
 seeded random inputs, exactly what `teeny-embed profile MODEL.tflite --target CORE --samples 8` prints.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,22 @@ from support.tflite import SharedModel, micro_arena
 RECORD = REPOSITORY / "docs" / "int8_figures.json"
 DOCUMENT = REPOSITORY / "docs" / "int8_figures.md"
 
-MODELS = ("ad_autoencoder", "kws_dscnn", "ic_resnet8", "vww_mobilenetv1")
+MODELS = {
+    "ad_autoencoder": "mlperf_tiny/ad_autoencoder_int8",
+    "kws_dscnn": "mlperf_tiny/kws_dscnn_int8",
+    "ic_resnet8": "mlperf_tiny/ic_resnet8_int8",
+    "vww_mobilenetv1": "mlperf_tiny/vww_mobilenetv1_int8",
+    "mnist_lstm": "tflm/mnist_lstm_int8",
+}
+"""Files of the shared models by name."""
 SAMPLES = 8
 
-WEIGHTS_AND_BIAS = {"CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1, 2), "FULLY_CONNECTED": (1, 2)}
+WEIGHTS_AND_BIAS = {
+    "CONV_2D": (1, 2),
+    "DEPTHWISE_CONV_2D": (1, 2),
+    "FULLY_CONNECTED": (1, 2),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (*range(1, 9), *range(12, 16)),
+}
 """Which operands of an operator are its weights and its bias."""
 
 
@@ -36,11 +48,11 @@ WEIGHTS_AND_BIAS = {"CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1, 2), "FULLY_CONNE
 
 @dataclass(frozen=True)
 class Limit:
-    """What a model may cost; instructions by core."""
+    """What a model may cost; instructions by core. None for no limit."""
 
-    instructions: Mapping[str, int]
-    m4_cycles: int
-    flash_bytes: int
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    m4_cycles: int | None = None
+    flash_bytes: int | None = None
     stack_bytes: int = 256
 
 
@@ -55,6 +67,7 @@ LIMITS = {
     "kws_dscnn": _limit(3_500_000, 920_000, 6_500_000, 12_500_000, 9_100_000, 9_000),
     "ic_resnet8": _limit(13_500_000, 2_300_000, 25_000_000, 44_000_000, 36_100_000, 8_000),
     "vww_mobilenetv1": _limit(10_300_000, 2_700_000, 16_500_000, 32_000_000, 29_100_000, 20_000),
+    "mnist_lstm": Limit(),
 }
 
 
@@ -86,7 +99,7 @@ class Node:
 
 
 def model(shared: Path, name: str) -> SharedModel:
-    return SharedModel(shared, f"mlperf_tiny/{name}_int8")
+    return SharedModel(shared, MODELS[name])
 
 
 def build(found: SharedModel, core: str, folder: Path, optimize: str = "speed") -> te.Build:
@@ -154,7 +167,7 @@ class Record:
     micro: Mapping[str, Arena]
 
 
-def measure(shared: Path, cores: Sequence[str] = CORES, names: Sequence[str] = MODELS) -> Record:
+def measure(shared: Path, cores: Sequence[str] = CORES, names: Iterable[str] = MODELS) -> Record:
     found = {name: model(shared, name) for name in names}
     with tempfile.TemporaryDirectory(prefix="teeny_embed_") as folder:
         costs = {c: {n: cost(m, c, Path(folder)) for n, m in found.items()} for c in cores}
@@ -200,11 +213,12 @@ def _instructions(record: Record) -> str:
         "instructions", "measured", "limit", "ratio", "CMSIS-NN", "TFLM", "m4cycles", "limit", "CMSIS-NN",
     )  # fmt: skip
     rows = [
-        (f"{core}: {name}", c.instructions, limit, c.instructions / limit,
-         CMSIS_NN[name].instructions.get(core), TFLITE_MICRO[name].instructions.get(core),
-         *((c.m4_cycles, LIMITS[name].m4_cycles, CMSIS_NN[name].m4_cycles) if c.m4_cycles else [None] * 3))
+        (f"{core}: {name}", c.instructions, limit, c.instructions / limit if limit else None,
+         *(p[name].instructions.get(core) if name in p else None for p in (CMSIS_NN, TFLITE_MICRO)),
+         *((c.m4_cycles, LIMITS[name].m4_cycles, cycles) if c.m4_cycles else [None] * 3))
         for core, costs in record.costs.items() for name, c in costs.items()
-        for limit in (LIMITS[name].instructions[core],)
+        for limit in (LIMITS[name].instructions.get(core),)
+        for cycles in (CMSIS_NN[name].m4_cycles if name in CMSIS_NN else None,)
     ]  # fmt: skip
     return table(header, rows)
 
@@ -225,8 +239,8 @@ def _memory(record: Record) -> str:
 def _beside_peers(record: Record) -> str:
     header = (M4F, "arena", "CMSIS-NN", "TFLM", "stack", "CMSIS-NN", "TFLM", "flash", "CMSIS-NN", "TFLM")
     rows = []
-    for name, cost in record.costs[M4F].items():
-        peers = CMSIS_NN[name], TFLITE_MICRO[name]
+    for name in CMSIS_NN:
+        cost, peers = record.costs[M4F][name], (CMSIS_NN[name], TFLITE_MICRO[name])
         flash_bytes = cost.flash_bytes + record.weights_bytes[name]
         rows.append((
             name, cost.arena_bytes, *(p.arena_bytes for p in peers),
@@ -240,7 +254,8 @@ def document(record: Record) -> str:
 # int8 inference: figures
 
 Written by `python benchmarks/int8_figures.py --write`, with {COMPILER}; tests compare them with what they
-measure. Each model of MLPerf Tiny in int8 on each core, compiled as its target says, under QEMU.
+measure. Each model of MLPerf Tiny in int8, and mnist_lstm (20 units, 28 steps of 28 inputs, 107,520
+multiply-accumulates), on each core, compiled as its target says, under QEMU.
 [figures.md](figures.md) says how instructions are counted, and that m4cycles are an estimate.
 
 - instructions: executed in one inference, the mean of {SAMPLES} seeded random inputs. The entry point and all

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from teeny_embed.graph.chains import fold_chains
+from teeny_embed.graph.channels import drop_channels
 from teeny_embed.graph.node import (
     CONSTANT,
     VARIABLE,
@@ -37,7 +38,7 @@ def canonicalize(graph: Graph) -> Graph:
     graph = fold_chains(transform(graph, fold_constants), log)
     for visit in (drop_identities, _Common().visit):
         graph = transform(graph, visit)
-    return verify(replace(graph, changes=(*graph.changes, *log)))
+    return verify(replace(drop_channels(graph), changes=(*graph.changes, *log)))
 
 
 def fold_constants(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -202,6 +202,19 @@ def _bit_xor(a: Interval, b: Interval) -> tuple[Any, Any] | None:
     return _bit_or(a, b)
 
 
+def _bitwise(operation: Callable[[Any, Any], Any], rule: Rule) -> Rule:
+    """`rule`, and what is known exactly where both operands are."""
+
+    def sharper(a: Interval, b: Interval) -> tuple[Any, Any] | None:
+        known = np.asarray((a[0] == a[1]) & (b[0] == b[1]), bool)
+        exact, found = operation(a[0], b[0]), rule(a, b)
+        if known.all() or found is None:
+            return (exact, exact) if known.all() else None
+        return np.where(known, exact, found[0]), np.where(known, exact, found[1])
+
+    return sharper
+
+
 def _divide(a: Interval, b: Interval) -> tuple[Any, Any] | None:
     divisor = int(b[0].min())
     if divisor < 1 or divisor != int(b[1].max()):
@@ -271,7 +284,8 @@ _RULES: dict[str, Rule] = {
     "negative": lambda a: (-a[1], -a[0]),
     "shift_left": _shift(operator.lshift), "shift_right": _shift(operator.rshift),
     "divide": _divide, "remainder": _remainder,
-    "bit_and": _bit_and, "bit_or": _bit_or, "bit_xor": _bit_xor,
+    "bit_and": _bitwise(operator.and_, _bit_and), "bit_or": _bitwise(operator.or_, _bit_or),
+    "bit_xor": _bitwise(operator.xor, _bit_xor),
     "less": _less, "less_equal": _less_equal, "equal": _equal, "not_equal": _not_equal,
     "logical_and": lambda a, b: (np.minimum(a[0], b[0]), np.minimum(a[1], b[1])),
     "logical_or": lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1])),

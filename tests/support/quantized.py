@@ -33,14 +33,16 @@ def quantized_conv(
     high: int = 127,
     one_scale: bool = False,
     result: str = "int8",
+    empty: slice = slice(0),
     **where: Any,
 ) -> Tensor:
     """conv + bias, requantised by rule `tflite`, per channel unless `one_scale`; int8 in, and out.
 
-    A `result` of int16 has no zero point and any value.
+    A `result` of int16 has no zero point and any value. Filters `empty` have no weights.
     """
     filters, depth = filter_shape[0], int(np.prod(filter_shape[1:]))
     weights = rng.integers(-127, 128, filter_shape).astype(np.int8)
+    weights[empty] = 0
     bias = rng.integers(-2000, 2000, filters).astype(np.int32)
     multiplier = rng.integers(1 << 30, 1 << 31, filters).astype(np.int32)
     shift = -rng.integers(6, 9, filters).astype(np.int32) - np.int32(depth > 64)

@@ -145,7 +145,7 @@ def _check_variables(variables: Collection[Variable]) -> None:
 
 
 def check_finite(program: Program) -> None:
-    """Raises DataError if a parameter, state or constant table starts with NaN or infinity."""
+    """Raises DataError if a parameter or state starts with NaN or infinity, or a constant table holds NaN."""
     for variable in program.variables():
         if not np.isfinite(variable.initial).all():
             hint = "train again, or load finite values"
@@ -154,5 +154,5 @@ def check_finite(program: Program) -> None:
         tables = [node for node in graph.nodes() if node.op is CONSTANT and node.type.count > 1]
         for node in tables:
             if not np.isfinite(node.attributes["value"]).all():
-                hint = "a table in C holds finite numbers: choose a large one"
-                raise DataError(f"constant {node.name} holds NaN or infinity", node.where, hint)
+                hint = "a table in C holds numbers"
+                raise DataError(f"constant {node.name} holds NaN", node.where, hint)

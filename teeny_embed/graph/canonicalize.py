@@ -24,6 +24,7 @@ from teeny_embed.graph.node import (
     rebuild,
     verify,
 )
+from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.recording import current_recording
 from teeny_embed.graph.rewrite import Visit, expand_composites, transform, transform_nodes
 from teeny_embed.graph.tensor import Tensor, constant
@@ -36,7 +37,7 @@ def canonicalize(graph: Graph) -> Graph:
     log: list[str] = []
     graph = transform(expand_composites(graph), relu_behind_max_pool(log))
     graph = fold_chains(transform(graph, fold_constants), log)
-    for visit in (drop_identities, _Common().visit):
+    for visit in (drop_identities, choose_infinities, _Common().visit):
         graph = transform(graph, visit)
     return verify(replace(drop_channels(graph), changes=(*graph.changes, *log)))
 
@@ -70,6 +71,19 @@ def drop_identities(node: Node, inputs: tuple[Node, ...]) -> Node:
     if name == "reshape" and inputs[0].op.name == "reshape":
         return rebuild_as(node, (inputs[0].inputs[0],))
     return rebuild(node, inputs)
+
+
+def choose_infinities(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """A table with infinities, such as a mask, as a choice by tables of bool: C's hold finite numbers."""
+    if node.op is not CONSTANT or node.type.count == 1 or not node.type.is_float:
+        return rebuild(node, inputs)
+    value = node.attributes["value"]
+    with on_behalf_of(node):
+        found = constant(np.where(np.isinf(value), 0, value), node.type.dtype)
+        for infinity in (-np.inf, np.inf):
+            if (hit := value == infinity).any():
+                found = where(constant(hit), constant(infinity, node.type.dtype), found)
+    return node if found.node.op is CONSTANT else found.node
 
 
 def rebuild_as(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -52,6 +52,15 @@ def test_folded_constants_keep_their_dtype(dtype: str) -> None:
     assert canonicalize(graph).outputs[0][1].type.dtype == dtype
 
 
+def test_a_mask_of_infinities_is_a_choice_by_tables_that_c_can_state(tmp_path: Path) -> None:
+    mask = np.float32([[0, -np.inf, 0.5], [np.inf, 0, 0]])
+    graph = traced(lambda x: x + constant(mask))
+    assert op_names(canonicalize(graph)) == ["where", "where", "add"]
+    x = random(2, 3)
+    np.testing.assert_array_equal(value(canonicalize(graph), x), x + mask)
+    te.verify(te.build(te.Program("masked", infer=graph), out=tmp_path), on="host", steps=1)
+
+
 def test_large_constants_are_left_to_be_computed() -> None:
     graph = traced(lambda x: x.sum() + call("exp", constant(np.ones(1 << 17, np.float32))).sum())
     assert "exp" in op_names(canonicalize(graph))

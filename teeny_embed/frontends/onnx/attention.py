@@ -12,8 +12,8 @@ from teeny_embed.frontends.onnx.registry import converter
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call, constant
 
-LOWEST = -3.0e38
-"""In the place of minus infinity: e^(x - max) is 0 as well, and a row without any other is no NaN."""
+LOWEST = float("-inf")
+"""The score of a key that is not seen."""
 
 
 @converter("Attention")
@@ -41,7 +41,8 @@ def attention(op: Operation) -> list[Tensor]:
     scores = scores if allowed is None else where(allowed, scores, LOWEST)
     plain = scores if mode == 2 else plain
     shares = call("softmax", scores, axis=-1)
-    shares = shares if allowed is None else where(allowed, shares, 0.0)
+    if op.has(3) or allowed is not None:  # a query that sees nothing gets nothing
+        shares = where(call("max", scores, axes=(-1,), keepdims=True) == LOWEST, 0.0, shares)
     plain = shares if mode == 3 else plain
     y = shares @ _repeated(value, groups)
     if flat:

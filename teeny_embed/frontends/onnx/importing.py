@@ -126,9 +126,11 @@ def _run(model: Model, variables: Mapping[str, Variable], tensors: dict[str, Ten
             known |= {name: np.asarray(v) for name, v in zip(filter(None, op.outputs), results, strict=False)}
             continue
         made = called_from(op.path, partial(_convert, op, tensors, known, model.version))
-        for name, tensor in zip(op.outputs, made, strict=False):
-            if name:
-                tensors[name] = tensor
+        for name, value in zip(op.outputs, made, strict=False):
+            if isinstance(value, Tensor):
+                tensors[name] = value
+            else:
+                known[name] = value
         if missing := [name for name in op.outputs[len(made) :] if name and _is_read(name, model)]:
             raise DataError(f"{op.kind}: its result {missing[0]!r} is not computed", op.path)
     found = {}
@@ -155,6 +157,8 @@ def _constant(
         given = {op.inputs[0]: np.zeros(tensors[op.inputs[0]].shape, np.int8)}
     elif op.kind == "Size" and op.inputs[0] in tensors:
         return [np.int64(tensors[op.inputs[0]].type.count)]
+    elif op.kind == "CastLike" and op.inputs[1] in tensors:
+        given = {op.inputs[1]: np.zeros(1, tensors[op.inputs[1]].dtype), **given}
     if any(name and name not in given for name in op.inputs):
         return None
     if op.kind == "Identity" and op.inputs[0] in trainable:
@@ -167,7 +171,7 @@ def _constant(
 
 def _convert(
     op: Operator, tensors: Mapping[str, Tensor], known: Mapping[str, Array], version: int
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor | Array, ...]:
     operation = Operation(op, tensors, known, version)
     if op.kind not in CONVERTERS:
         raise operation.error("this operator is not supported where its operands are not known")
@@ -176,4 +180,4 @@ def _convert(
             made = CONVERTERS[op.kind](operation)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise operation.error(f"operands and attributes do not fit together: {error}") from error
-    return (made,) if isinstance(made, Tensor) else tuple(made)
+    return (made,) if isinstance(made, Tensor | np.ndarray) else tuple(made)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from teeny_embed.frontends.onnx.model import Operation
+from teeny_embed.frontends.onnx.model import Array, Operation
 from teeny_embed.frontends.onnx.registry import axis_of, converter
 from teeny_embed.graph.ops.elementwise import where
 from teeny_embed.graph.tensor import Tensor, call, constant
@@ -56,12 +56,13 @@ def unsqueeze(op: Operation) -> Tensor:
 
 @converter("Concat")
 def concat(op: Operation) -> Tensor:
-    parts = op.all()
+    """Empty operands add nothing."""
+    parts = [op[i] for i in range(op.count) if not (op.is_known(i) and np.size(op.known(i)) == 0)]
     return call("concat", *parts, axis=axis_of(op, op.attribute("axis"), parts[0].rank))
 
 
 @converter("Split")
-def split(op: Operation) -> list[Tensor]:
+def split(op: Operation) -> list[Tensor | Array]:
     """Into parts of given sizes, or equal ones of which the last may be smaller."""
     x = op[0]
     axis = axis_of(op, op.attribute("axis", 0), x.rank)
@@ -73,7 +74,14 @@ def split(op: Operation) -> list[Tensor]:
     ends = np.cumsum(sizes).tolist()
     if ends[-1] != x.shape[axis]:
         raise op.error(f"sizes {list(sizes)} for an extent of {x.shape[axis]}")
-    return [part(x, axis, slice(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
+    keys = (slice(a, b) for a, b in zip([0, *ends], ends, strict=False))
+    return [part(x, axis, key) if key.start < key.stop else _empty(x, {axis: key}) for key in keys]
+
+
+def _empty(x: Tensor, keys: Mapping[int, slice]) -> Array:
+    """`x` indexed along axes, where nothing is left."""
+    stand_in = np.broadcast_to(np.zeros((), x.dtype), x.shape)
+    return stand_in[tuple(keys.get(axis, slice(None)) for axis in range(x.rank))].copy()
 
 
 def part(x: Tensor, axis: int, key: slice) -> Tensor:
@@ -84,17 +92,20 @@ def part(x: Tensor, axis: int, key: slice) -> Tensor:
 
 
 @converter("Slice")
-def slices(op: Operation) -> Tensor:
+def slices(op: Operation) -> Tensor | Array:
     x = op[0]
     starts, ends = op.integers(1, "starts") or (), op.integers(2, "ends") or ()
     axes = op.integers(3, "axes") or tuple(range(len(starts)))
     steps = op.integers(4) or (1,) * len(starts)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis = axis_of(op, axis, x.rank)
-        positions = range(x.shape[axis])[start:end:step]
-        if not positions:
-            raise op.error("the result is empty")
-        x = part(x, axis, slice(start, end, step)) if step > 0 else taken(x, axis, list(positions))
+    keys = {
+        axis_of(op, axis, x.rank): slice(start, end, step)
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True)
+    }
+    if not all(range(x.shape[axis])[key] for axis, key in keys.items()):
+        return _empty(x, keys)
+    for axis, key in keys.items():
+        positions = range(x.shape[axis])[key]
+        x = part(x, axis, key) if positions.step > 0 else taken(x, axis, list(positions))
     return x
 
 

@@ -4,6 +4,7 @@ from teeny_embed.frontends.onnx import (
     attention,
     contraction,
     elementwise,
+    generated,
     loss,
     movement,
     normalization,
@@ -17,6 +18,6 @@ from teeny_embed.frontends.onnx import (
 from teeny_embed.frontends.onnx.registry import CONVERTERS
 
 __all__ = [
-    "CONVERTERS", "attention", "contraction", "elementwise", "loss", "movement", "normalization",
-    "pooling", "recurrent", "reduction", "resizing", "scattering", "selection",
+    "CONVERTERS", "attention", "contraction", "elementwise", "generated", "loss", "movement",
+    "normalization", "pooling", "recurrent", "reduction", "resizing", "scattering", "selection",
 ]  # fmt: skip

@@ -45,10 +45,10 @@ def _read(onnx: Any, proto: Any, file: str) -> Model:
     versions = {o.domain: o.version for o in proto.opset_import}
     version = max((versions[d] for d in OWN if d in versions), default=0)
     newest = onnx.defs.onnx_opset_version()
-    if not _OLDEST <= version <= newest:
+    graph = proto.graph
+    if not version <= newest or any(_has_changed(onnx, n, version) for n in graph.node):
         hint = f"{_OLDEST} to {newest} are; onnx.version_converter makes one of the other"
         raise DataError(f"operators of version {version} are not supported", file, hint)
-    graph = proto.graph
     stored = {t.name: _array(onnx, t, file) for t in graph.initializer}
     if graph.sparse_initializer:
         raise DataError("sparse initializers are not supported", file)
@@ -59,6 +59,20 @@ def _read(onnx: Any, proto: Any, file: str) -> Model:
         raise DataError("the model has no output", file)
     _check_order(inputs, stored, operators, outputs, file)
     return Model(file, version, inputs, outputs, stored, operators)
+
+
+def _has_changed(onnx: Any, node: Any, version: int) -> bool:
+    """Whether the node is of a version that is too old: the operator was another before the oldest."""
+    if version >= _OLDEST or node.domain not in OWN:
+        return version < 1
+    try:
+        then, later = (
+            onnx.defs.get_schema(node.op_type, max_inclusive_version=v).since_version
+            for v in (version, _OLDEST)
+        )
+    except onnx.defs.SchemaError:
+        return True
+    return bool(then != later)
 
 
 def _check_order(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from teeny_embed.frontends.onnx.model import Operation
+from teeny_embed.frontends.onnx.model import Array, Operation
 from teeny_embed.graph.tensor import Tensor
 
-Convert = Callable[[Operation], "Tensor | Sequence[Tensor]"]
-"""convert(operation): the results, in order; those that nothing can use are left out at the end."""
+Convert = Callable[[Operation], "Tensor | Array | Sequence[Tensor | Array]"]
+"""convert(operation): the results, in order; those that nothing can use are left out at the end.
+
+An array is a result that is known, such as an empty one: a tensor of the graph has elements."""
 
 CONVERTERS: dict[str, Convert] = {}
 

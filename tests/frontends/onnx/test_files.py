@@ -16,7 +16,7 @@ from teeny_embed.graph.lower import Evaluator
 from teeny_embed.graph.node import Graph
 
 onnx = pytest.importorskip("onnx")
-FLOAT, INT64 = 1, 7
+FLOAT, INT64, BOOL = 1, 7, 9
 
 
 def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], **stored: Any) -> bytes:
@@ -70,6 +70,27 @@ def test_an_input_that_is_a_shape_is_asked_for_and_taken_as_a_constant() -> None
     assert evaluated(graph, x=np.arange(6)).shape == (2, 3)
     with pytest.raises(DataError, match="no input 'other'"):
         import_model(content, "file", {"other": np.int64(1)})
+
+
+def test_what_is_empty_adds_nothing() -> None:
+    nodes = [
+        node("Slice", "x at at axes", "none"), node("Concat", "none x", "y", axis=1),
+    ]  # fmt: skip
+    content = model_of(nodes, {"x": [2, 3]}, ["y"], at=np.int64([3]), axes=np.int64([1]))
+    x = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(evaluated(import_model(content, "file"), x=x), x)
+
+
+def test_old_versions_are_read_where_no_operator_was_another() -> None:
+    for kind, readable in (("Sigmoid", False), ("Not", True)):
+        content = model_of([node(kind, "x", "y")], {"x": (BOOL if readable else FLOAT, [1])}, ["y"])
+        model = onnx.load_model_from_string(content)
+        model.opset_import[0].version = 5
+        if readable:
+            import_model(model.SerializeToString(), "file")
+        else:
+            with pytest.raises(DataError, match="version 5"):
+                import_model(model.SerializeToString(), "file")
 
 
 def test_initializers_are_parameters_under_their_names() -> None:
